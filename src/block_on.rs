@@ -1,0 +1,59 @@
+//! Waiting for a future on a thread that is not a loop.
+//!
+//! - The thread parks on a place of its own, so a permit that user code leaves for the thread is
+//!   neither stolen nor mistaken for a wake.
+//! - Nested calls have a place each.
+//! - On a loop thread, of any group, it refuses: the loop would stand still, and if the future needs
+//!   that loop it would stand still for ever.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use waker_fn::waker_fn;
+
+use crate::event_loop::context;
+use crate::park::Parker;
+use crate::sync::Arc;
+
+/// Polls `future` on this thread until it is done, and parks in between.
+///
+/// Futures of every runtime may be awaited; they make progress where they belong. To have a group
+/// for [`spawn`](crate::spawn) inside, use [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on).
+///
+/// # Panics
+///
+/// On a thread that is an event loop, of any group.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(loopgroup::block_on(async { 1 + 1 }), 2);
+/// ```
+#[track_caller]
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    refuse_on_loop("block_on");
+    let parker = Arc::new(Parker::new());
+    let bell = Arc::clone(&parker);
+    let waker = waker_fn(move || bell.unpark());
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        parker.park(None);
+    }
+}
+
+/// Panics on a loop thread, with a sentence that says why and what to do instead.
+#[track_caller]
+pub(crate) fn refuse_on_loop(what: &str) {
+    if let Some(index) = context::with_local(|local| local.shared.index) {
+        panic!(
+            "{what} was called on the thread of event loop {index}: it would block the loop and \
+             every task on it, and deadlock if it waits for one of them. Await the future instead, \
+             or move the waiting to another thread with loopgroup::blocking::unblock"
+        );
+    }
+}

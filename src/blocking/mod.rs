@@ -1,0 +1,306 @@
+//! Blocking work: one thread per job, the model of Netty's blocking transports.
+//!
+//! A job that blocks (a file, a DNS look-up, a C library, a blocking channel) would stop its loop and
+//! every task on it. A [`BlockingGroup`] gives each accepted job a thread for its life; threads are
+//! reused, bounded in number, and retire when they are idle. Its shutdown is that of an
+//! [`EventLoopGroup`](crate::EventLoopGroup), down to the report.
+//!
+//! ```
+//! use loopgroup::{EventLoopGroup, blocking};
+//!
+//! let group = EventLoopGroup::new(1)?;
+//! let hosts = group.spawn(async {
+//!     // The loop goes on while the file is read.
+//!     blocking::unblock(|| std::fs::read_to_string("/etc/hosts")).await
+//! });
+//! assert!(group.block_on(hosts).unwrap().is_ok());
+//! # std::io::Result::Ok(())
+//! ```
+
+mod job;
+mod pool;
+
+use std::fmt;
+use std::io;
+use std::panic::Location;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::blocking::pool::{Pool, Settings};
+use crate::error::Rejected;
+use crate::event_loop::shutdown::{self, Request};
+use crate::event_loop::state::State;
+use crate::sync::Arc;
+use crate::task::join::JoinHandle;
+use crate::termination::TerminationFuture;
+
+/// How many threads the group behind [`unblock`] may have.
+const DEFAULT_MAX: usize = 512;
+
+/// Runs a closure on a thread of the default [`BlockingGroup`].
+///
+/// The default group has at most 512 threads; what exceeds them waits. It is never shut down.
+///
+/// # Examples
+///
+/// ```
+/// let answer = loopgroup::blocking::unblock(|| 6 * 7);
+/// assert_eq!(loopgroup::block_on(answer).unwrap(), 42);
+/// ```
+#[track_caller]
+pub fn unblock<F, T>(job: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    static DEFAULT: OnceLock<BlockingGroup> = OnceLock::new();
+    let group = DEFAULT.get_or_init(|| {
+        BlockingGroup::assemble(Settings {
+            max_threads: DEFAULT_MAX,
+            when_full: WhenFull::Wait,
+        })
+    });
+    group.spawn(job)
+}
+
+/// What happens to a job when every thread is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// It waits for a thread: the default.
+    #[default]
+    Wait,
+    /// It is refused.
+    Reject,
+}
+
+/// A group of threads for blocking jobs, one per job.
+///
+/// It is a handle: clones share the group. Dropping the last one requests a shutdown; jobs that are
+/// queued or running finish.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::blocking::BlockingGroup;
+/// use std::time::Duration;
+///
+/// let group = BlockingGroup::new(4)?;
+/// let job = group.spawn(|| std::fs::metadata("/").map(|data| data.is_dir()));
+/// assert!(loopgroup::block_on(job).unwrap()?);
+/// let report = group.drain(Duration::from_secs(5)).wait();
+/// assert_eq!(report.completed(), 1);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone)]
+pub struct BlockingGroup {
+    pool: Arc<Pool>,
+    _token: Arc<Token>,
+}
+
+/// Shared by all handles; its drop asks the pool to end.
+struct Token {
+    pool: Arc<Pool>,
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.pool.orphaned();
+        self.pool.request(Request::Graceful {
+            quiet: Duration::ZERO,
+            timeout: shutdown::TIMEOUT,
+        });
+    }
+}
+
+impl BlockingGroup {
+    /// Makes a group of at most `max_threads` threads, none of which is started yet.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `max_threads` is 0.
+    pub fn new(max_threads: usize) -> io::Result<BlockingGroup> {
+        BlockingGroup::builder().max_threads(max_threads).build()
+    }
+
+    /// Configures a group.
+    pub fn builder() -> BlockingBuilder {
+        BlockingBuilder {
+            max_threads: DEFAULT_MAX,
+            when_full: WhenFull::default(),
+        }
+    }
+
+    fn assemble(settings: Settings) -> BlockingGroup {
+        let pool = Pool::new(settings);
+        let token = Arc::new(Token {
+            pool: Arc::clone(&pool),
+        });
+        BlockingGroup {
+            pool,
+            _token: token,
+        }
+    }
+
+    /// Runs a closure on a thread of its own; a refusal shows in the handle.
+    ///
+    /// Dropping the handle detaches the job. A job that has begun cannot be cancelled.
+    #[track_caller]
+    pub fn spawn<F, T>(&self, job: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.try_spawn(job)
+            .unwrap_or_else(|rejected| JoinHandle::refused(rejected.reason()))
+    }
+
+    /// Runs a closure on a thread of its own, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn try_spawn<F, T>(&self, job: F) -> Result<JoinHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.pool.submit(job, Location::caller())
+    }
+
+    /// Returns how many threads the group has at this moment.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Returns how many jobs wait for a thread.
+    pub fn pending_jobs(&self) -> usize {
+        self.pool.pending()
+    }
+
+    /// Returns where the group is in its life.
+    pub fn state(&self) -> State {
+        self.pool.state.get()
+    }
+
+    /// Says whether a shutdown was requested.
+    pub fn is_shutting_down(&self) -> bool {
+        self.state().is_shutting_down()
+    }
+
+    /// Says whether new jobs are refused.
+    pub fn is_shutdown(&self) -> bool {
+        self.state().is_shutdown()
+    }
+
+    /// Says whether every thread has ended.
+    pub fn is_terminated(&self) -> bool {
+        self.state().is_terminated()
+    }
+
+    /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
+    pub fn shutdown_gracefully(&self) -> TerminationFuture {
+        self.request(Request::Graceful {
+            quiet: shutdown::QUIET,
+            timeout: shutdown::TIMEOUT,
+        })
+    }
+
+    /// Ends the group gracefully, on these terms.
+    ///
+    /// At `timeout` the jobs that have not begun are cancelled; the end waits for those that have,
+    /// for a thread cannot be stopped.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    pub fn shutdown_gracefully_with(
+        &self,
+        quiet: Duration,
+        timeout: Duration,
+    ) -> io::Result<TerminationFuture> {
+        Ok(self.request(shutdown::graceful(quiet, timeout)?))
+    }
+
+    /// Ends the group when no job is queued or running any more; at `timeout` queued ones are
+    /// cancelled.
+    pub fn drain(&self, timeout: Duration) -> TerminationFuture {
+        self.request(Request::Drain { timeout })
+    }
+
+    /// Ends the group as soon as the running jobs are done; queued ones are cancelled.
+    pub fn shutdown_now(&self) -> TerminationFuture {
+        self.request(Request::Now)
+    }
+
+    /// Observes the end of the group; its report has one entry.
+    pub fn termination(&self) -> TerminationFuture {
+        self.pool.termination.future()
+    }
+
+    fn request(&self, request: Request) -> TerminationFuture {
+        self.pool.request(request);
+        self.termination()
+    }
+}
+
+impl fmt::Debug for BlockingGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingGroup")
+            .field("state", &self.state())
+            .field("threads", &self.threads())
+            .field("pending_jobs", &self.pending_jobs())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`BlockingGroup`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::blocking::{BlockingGroup, WhenFull};
+///
+/// let group = BlockingGroup::builder().max_threads(2).when_full(WhenFull::Reject).build()?;
+/// assert_eq!(group.threads(), 0);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until build()"]
+pub struct BlockingBuilder {
+    max_threads: usize,
+    when_full: WhenFull,
+}
+
+impl BlockingBuilder {
+    /// Bounds the number of threads; the default is 512. Not 0.
+    pub fn max_threads(mut self, max: usize) -> BlockingBuilder {
+        self.max_threads = max;
+        self
+    }
+
+    /// Sets what happens to a job when every thread is busy.
+    pub fn when_full(mut self, when_full: WhenFull) -> BlockingBuilder {
+        self.when_full = when_full;
+        self
+    }
+
+    /// Builds the group; no thread is started yet.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` names the setting that is wrong.
+    pub fn build(self) -> io::Result<BlockingGroup> {
+        if self.max_threads == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "max_threads: a blocking group needs at least one thread",
+            ));
+        }
+        Ok(BlockingGroup::assemble(Settings {
+            max_threads: self.max_threads,
+            when_full: self.when_full,
+        }))
+    }
+}

@@ -1,0 +1,401 @@
+//! The threads of a blocking group and the queue between them.
+//!
+//! - A job is accepted in the critical section that queues it; the gate is looked at there.
+//! - A thread is started for a job before the job is accepted: if the system refuses the thread, the
+//!   job is handed back (or waits for a thread that exists).
+//! - A worker is arriving, idle, running a job, or gone. Those that arrive or idle are enough for the
+//!   queue, or there are `max_threads` of them.
+//! - Whoever looks at the state steps the shutdown, workers and submitters alike; the last thread that
+//!   leaves after the gate has closed makes the report.
+//! - A thread cannot be stopped: after the timeout the gate is closed and queued jobs are cancelled, but
+//!   the end waits for the jobs that run.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::Location;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::blocking::WhenFull;
+use crate::blocking::job::{self, Runnable};
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::counters::End;
+use crate::event_loop::shutdown::{Control, Request, Until};
+use crate::event_loop::state::{State, StateCell};
+use crate::report::{Cause, Figures, LoopReport};
+use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::task::join::JoinHandle;
+use crate::termination::Termination;
+
+/// How long a thread stays without a job.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// What a group was built with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_threads: usize,
+    pub(crate) when_full: WhenFull,
+}
+
+/// The pool.
+pub(crate) struct Pool {
+    settings: Settings,
+    inner: Mutex<Inner>,
+    /// Notified when there is a job, or the shutdown has moved.
+    changed: Condvar,
+    pub(crate) state: StateCell,
+    pub(crate) termination: Arc<Termination>,
+    rejected: Arc<AtomicU64>,
+}
+
+struct Inner {
+    queue: VecDeque<Runnable>,
+    /// Threads that wait for a job.
+    idle: usize,
+    /// Threads that have been started and have not looked at the queue yet.
+    arriving: usize,
+    /// All threads.
+    threads: usize,
+    running: usize,
+    control: Control,
+    /// `Some` once the gate is closed.
+    cause: Option<Cause>,
+    error: Option<Arc<io::Error>>,
+    last_activity: Instant,
+    /// Every handle is gone.
+    orphaned: bool,
+    ever_started: bool,
+    figures: Figures,
+}
+
+/// What a look at the shutdown says.
+enum Look {
+    Open,
+    /// Wait until then at most, then look again.
+    ShuttingDown(Option<Instant>),
+    Closed,
+}
+
+impl Pool {
+    pub(crate) fn new(settings: Settings) -> Arc<Pool> {
+        Arc::new(Pool {
+            settings,
+            inner: Mutex::new(Inner {
+                queue: VecDeque::new(),
+                idle: 0,
+                arriving: 0,
+                threads: 0,
+                running: 0,
+                control: Control::default(),
+                cause: None,
+                error: None,
+                last_activity: Instant::now(),
+                orphaned: false,
+                ever_started: false,
+                figures: Figures::default(),
+            }),
+            changed: Condvar::new(),
+            state: StateCell::new(),
+            termination: Termination::new(1, None),
+            rejected: Arc::default(),
+        })
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.inner.lock().threads
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.inner.lock().queue.len()
+    }
+
+    /// Counts the end of a job.
+    pub(crate) fn ended(&self, end: End) {
+        let figures = &mut self.inner.lock().figures;
+        *match end {
+            End::Completed => &mut figures.completed,
+            End::Panicked => &mut figures.panicked,
+            End::Cancelled => &mut figures.cancelled,
+        } += 1;
+    }
+
+    pub(crate) fn submit<F, T>(
+        self: &Arc<Pool>,
+        call: F,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<T>, Rejected<F>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let mut inner = match self.find_thread() {
+            Ok(inner) => inner,
+            Err(reason) => {
+                self.rejected.fetch_add(1, Ordering::Relaxed);
+                return Err(Rejected::new(call, reason));
+            }
+        };
+        let (runnable, task) = job::new(self, call, location);
+        inner.figures.accepted += 1;
+        inner.last_activity = Instant::now();
+        inner.queue.push_back(runnable);
+        drop(inner);
+        self.changed.notify_one();
+        Ok(JoinHandle::of_job(task))
+    }
+
+    /// Makes sure that some thread will take one more job; returns with the lock held.
+    fn find_thread(self: &Arc<Pool>) -> Result<MutexGuard<'_, Inner>, RejectReason> {
+        let mut inner = self.inner.lock();
+        loop {
+            let doomed = self.look(&mut inner);
+            if inner.cause.is_some() {
+                drop(inner);
+                drop(doomed);
+                return Err(RejectReason::ShutDown);
+            }
+            if inner.queue.len() < inner.idle + inner.arriving {
+                return Ok(inner);
+            }
+            if inner.threads == self.settings.max_threads {
+                return match self.settings.when_full {
+                    WhenFull::Wait => Ok(inner),
+                    WhenFull::Reject => Err(RejectReason::QueueFull),
+                };
+            }
+            match self.start_thread(&mut inner) {
+                Ok(()) => {}
+                // A thread that exists will get to it.
+                Err(_) if inner.threads > 0 && self.settings.when_full == WhenFull::Wait => {
+                    return Ok(inner);
+                }
+                Err(error) => return Err(RejectReason::ThreadStart(error.kind())),
+            }
+        }
+    }
+
+    /// Starts a thread, with the lock held: it counts from here on and waits for the lock first.
+    fn start_thread(self: &Arc<Pool>, inner: &mut Inner) -> io::Result<()> {
+        let pool = Arc::clone(self);
+        let handle = thread::Builder::new()
+            .name("loop-blocking".to_owned())
+            .spawn(move || pool.work())?;
+        self.state.advance(State::Started);
+        inner.ever_started = true;
+        inner.threads += 1;
+        inner.arriving += 1;
+        self.termination.adopt(Arc::new(Mutex::new(Some(handle))));
+        Ok(())
+    }
+
+    /// The life of a thread.
+    fn work(self: Arc<Pool>) {
+        let mut inner = self.inner.lock();
+        inner.arriving -= 1;
+        loop {
+            if let Some(runnable) = inner.queue.pop_front() {
+                inner.running += 1;
+                drop(inner);
+                // Contains every panic of the job, its destructor and its output.
+                runnable.run();
+                inner = self.inner.lock();
+                inner.running -= 1;
+                inner.last_activity = Instant::now();
+                continue;
+            }
+            let (deadline, retire) = match self.look_and_cancel(inner) {
+                (guard, Look::Open) => {
+                    inner = guard;
+                    (Instant::now().checked_add(KEEP_ALIVE), true)
+                }
+                (guard, Look::ShuttingDown(deadline)) => {
+                    inner = guard;
+                    (deadline, false)
+                }
+                (guard, Look::Closed) => {
+                    inner = guard;
+                    break;
+                }
+            };
+            if !inner.queue.is_empty() {
+                continue;
+            }
+            inner.idle += 1;
+            let timed_out;
+            (inner, timed_out) = self.wait(inner, deadline);
+            inner.idle -= 1;
+            if retire && timed_out && inner.queue.is_empty() && inner.cause.is_none() {
+                break;
+            }
+        }
+        inner.threads -= 1;
+        let last = inner.threads == 0 && inner.cause.is_some();
+        drop(inner);
+        if last {
+            self.report();
+        }
+    }
+
+    /// Waits for a change; says whether the deadline has passed instead.
+    fn wait<'a>(
+        &'a self,
+        inner: MutexGuard<'a, Inner>,
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'a, Inner>, bool) {
+        match deadline {
+            None => (self.changed.wait(inner), false),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let inner = self.changed.wait_timeout(inner, left);
+                (inner, Instant::now() >= deadline)
+            }
+        }
+    }
+
+    /// Looks at the shutdown and drops what it has cancelled, with the lock released meanwhile.
+    fn look_and_cancel<'a>(
+        &'a self,
+        mut inner: MutexGuard<'a, Inner>,
+    ) -> (MutexGuard<'a, Inner>, Look) {
+        let doomed = self.look(&mut inner);
+        if !doomed.is_empty() {
+            drop(inner);
+            drop(doomed);
+            inner = self.inner.lock();
+        }
+        let look = if inner.cause.is_some() {
+            Look::Closed
+        } else {
+            match inner.control.terms() {
+                None => Look::Open,
+                Some(terms) => {
+                    let quiet_at = match terms.until {
+                        Until::Quiet(quiet) if inner.is_at_rest() => inner
+                            .last_activity
+                            .max(terms.requested_at)
+                            .checked_add(quiet),
+                        _ => None,
+                    };
+                    Look::ShuttingDown(match (quiet_at, terms.deadline) {
+                        (Some(quiet_at), Some(deadline)) => Some(quiet_at.min(deadline)),
+                        (one, other) => one.or(other),
+                    })
+                }
+            }
+        };
+        (inner, look)
+    }
+
+    /// Closes the gate if the terms say so; returns the jobs that are cancelled by it, to be dropped
+    /// once the lock is gone: their destructors are user code.
+    fn look(&self, inner: &mut Inner) -> VecDeque<Runnable> {
+        if inner.cause.is_some() {
+            return VecDeque::new();
+        }
+        let Some(cause) = inner.verdict(Instant::now()) else {
+            return VecDeque::new();
+        };
+        inner.cause = Some(cause);
+        self.state.advance(State::Shutdown);
+        self.changed.notify_all();
+        std::mem::take(&mut inner.queue)
+    }
+
+    /// Notes that nobody can submit any more.
+    pub(crate) fn orphaned(&self) {
+        self.inner.lock().orphaned = true;
+    }
+
+    /// Asks the pool to end.
+    pub(crate) fn request(self: &Arc<Pool>, request: Request) {
+        let mut inner = self.inner.lock();
+        inner.control.note(request, Instant::now());
+        self.state.advance(State::ShuttingDown);
+        if !inner.ever_started && inner.threads == 0 && inner.cause.is_none() {
+            // Never used: nothing to wait for, and no thread to start for it.
+            inner.cause = Some(inner.cause_at_rest());
+            self.state.advance(State::Shutdown);
+            drop(inner);
+            self.report();
+            return;
+        }
+        let doomed = self.look(&mut inner);
+        if inner.threads == 0 && inner.cause.is_none() {
+            // All threads have retired: one has to wait for the quiet period.
+            if let Err(error) = self.start_thread(&mut inner) {
+                inner.cause = Some(Cause::Failed);
+                inner.error = Some(Arc::new(error));
+                self.state.advance(State::Shutdown);
+            }
+        }
+        let ended = inner.threads == 0;
+        drop(inner);
+        drop(doomed);
+        self.changed.notify_all();
+        if ended {
+            self.report();
+        }
+    }
+
+    /// The end, by the last who leaves.
+    fn report(&self) {
+        let inner = self.inner.lock();
+        if self.state.get().is_terminated() {
+            return;
+        }
+        self.state.advance(State::Terminated);
+        let now = Instant::now();
+        let terms = inner.control.terms();
+        let report = LoopReport {
+            index: 0,
+            started: inner.ever_started,
+            cause: inner.cause.unwrap_or(Cause::Failed),
+            error: inner.error.clone(),
+            requested_at: terms.map_or(now, |terms| terms.requested_at),
+            ended_at: now,
+            figures: inner.figures,
+            rejected: Arc::clone(&self.rejected),
+        };
+        drop(inner);
+        self.termination.child_done(0, report);
+    }
+}
+
+impl Inner {
+    fn is_at_rest(&self) -> bool {
+        self.running == 0 && self.queue.is_empty()
+    }
+
+    /// Whether the terms end the group now, and how.
+    fn verdict(&self, now: Instant) -> Option<Cause> {
+        let terms = self.control.terms()?;
+        if terms.until == Until::Now {
+            return Some(Cause::Now);
+        }
+        if terms.deadline.is_some_and(|deadline| now >= deadline) {
+            return Some(Cause::Timeout);
+        }
+        if !self.is_at_rest() {
+            return None;
+        }
+        if self.orphaned || terms.until == Until::Drained {
+            return Some(self.cause_at_rest());
+        }
+        let Until::Quiet(quiet) = terms.until else {
+            return None;
+        };
+        let quiet_at = self
+            .last_activity
+            .max(terms.requested_at)
+            .checked_add(quiet);
+        (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(Cause::Quiet)
+    }
+
+    fn cause_at_rest(&self) -> Cause {
+        match self.control.terms().map(|terms| terms.until) {
+            Some(Until::Drained) => Cause::Drained,
+            Some(Until::Now) => Cause::Now,
+            _ => Cause::Idle,
+        }
+    }
+}

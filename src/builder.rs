@@ -1,0 +1,398 @@
+//! The settings of a group, and how they become one.
+//!
+//! - Setters only remember; `build` checks everything and names the wrong setting, so the order of
+//!   setters never matters and no setter resets another.
+//! - Reactors are made eagerly, threads are not: what can fail for want of resources fails here. If
+//!   loop k fails, loops 0..k are closed by being dropped, and the error says which one failed.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::chooser::{Chooser, RoundRobin};
+use crate::event_loop::EventLoop;
+use crate::event_loop::counters::{Bound, Counters};
+use crate::event_loop::inbox::Inbox;
+use crate::event_loop::launch::{LoopThread, Seat};
+use crate::event_loop::shared::Shared;
+use crate::event_loop::state::StateCell;
+use crate::group::{EventLoopGroup, GroupCore, Token};
+use crate::panic::{PanicHandler, TaskPanic, contain, discard};
+use crate::reactor::{Doorbell, Driver};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::termination::Termination;
+
+/// What happens to a submission when `max_pending_tasks` are waiting already.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum RejectPolicy {
+    /// Refuse it at once: the default.
+    #[default]
+    Reject,
+    /// Try again, `retries` times, `interval` apart, then refuse. Callers that are loops themselves
+    /// are refused at once: a loop must not sleep.
+    Backoff {
+        /// How often to try again; not 0.
+        retries: u32,
+        /// How long to sleep between two tries; not zero.
+        interval: Duration,
+    },
+    /// Ask a function, with the number of the failed attempt, from 1. On the full loop itself
+    /// [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only when the caller
+    /// returns.
+    Custom(fn(&EventLoop, u32) -> Verdict),
+}
+
+/// The answer of a custom [`RejectPolicy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Refuse the submission.
+    Reject,
+    /// Try again at once; the function may wait before it answers so.
+    Retry,
+}
+
+/// How a loop waits when it has nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitStrategy {
+    /// Block at once: no CPU while idle. The default.
+    #[default]
+    Park,
+    /// Look for work without blocking for so long, then block. A message from another loop then
+    /// needs no system call while the loop spins.
+    SpinThenPark(Duration),
+    /// Never block: one core per loop, always.
+    Busy,
+}
+
+/// What a group was built with, shared by its loops.
+pub(crate) struct Config {
+    pub(crate) thread_names: Vec<String>,
+    pub(crate) thread_stack_size: Option<usize>,
+    pub(crate) thread_factory: Option<Box<ThreadFactory>>,
+    pub(crate) on_thread_start: Option<Box<StartHook>>,
+    pub(crate) on_panic: Option<Arc<PanicHandler>>,
+    pub(crate) reject_policy: RejectPolicy,
+    pub(crate) wait_strategy: WaitStrategy,
+    pub(crate) io_ratio: u32,
+}
+
+type ThreadName = dyn Fn(usize) -> String + Send + Sync;
+type ThreadFactory = dyn Fn(LoopThread) -> io::Result<()> + Send + Sync;
+type StartHook = dyn Fn(&EventLoop) -> Box<dyn Any> + Send + Sync;
+
+/// Configures an [`EventLoopGroup`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, LeastLoaded};
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(4)
+///     .thread_name(|i| format!("worker-{i}"))
+///     .max_pending_tasks(10_000)
+///     .chooser(LeastLoaded::default())
+///     .build()?;
+/// assert_eq!(group.len(), 4);
+///
+/// let error = EventLoopGroup::builder().io_ratio(101).build().unwrap_err();
+/// assert!(error.to_string().contains("io_ratio"));
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use = "a builder does nothing until build()"]
+pub struct Builder {
+    loops: Option<usize>,
+    thread_name: Option<Box<ThreadName>>,
+    thread_stack_size: Option<usize>,
+    thread_factory: Option<Box<ThreadFactory>>,
+    on_thread_start: Option<Box<StartHook>>,
+    on_panic: Option<Arc<PanicHandler>>,
+    chooser: Option<Box<dyn Chooser>>,
+    max_pending_tasks: Option<usize>,
+    reject_policy: RejectPolicy,
+    io_ratio: u32,
+    wait_strategy: WaitStrategy,
+    io: bool,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Builder {
+        Builder {
+            loops: None,
+            thread_name: None,
+            thread_stack_size: None,
+            thread_factory: None,
+            on_thread_start: None,
+            on_panic: None,
+            chooser: None,
+            max_pending_tasks: None,
+            reject_policy: RejectPolicy::default(),
+            io_ratio: 50,
+            wait_strategy: WaitStrategy::default(),
+            io: true,
+        }
+    }
+
+    /// Sets the number of loops; the default is the available parallelism. Not 0.
+    pub fn loops(mut self, loops: usize) -> Builder {
+        self.loops = Some(loops);
+        self
+    }
+
+    /// Names the threads by the index of their loop; Linux shows the first 15 bytes.
+    ///
+    /// The default is `loop-<group>-<index>`. A name must not contain a NUL byte.
+    pub fn thread_name<N>(mut self, name: impl Fn(usize) -> N + Send + Sync + 'static) -> Builder
+    where
+        N: Into<String>,
+    {
+        self.thread_name = Some(Box::new(move |index| name(index).into()));
+        self
+    }
+
+    /// Sets the stack size of the threads, in bytes. Not 0.
+    pub fn thread_stack_size(mut self, bytes: usize) -> Builder {
+        self.thread_stack_size = Some(bytes);
+        self
+    }
+
+    /// Decides how a thread starts: with other attributes, inside another runtime's context, ...
+    ///
+    /// The factory gets a [`LoopThread`] and has it run on a thread of its choice. If it fails, panics
+    /// or lets go of the `LoopThread` unrun, the submission that needed the thread is refused with
+    /// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again. A submission
+    /// waits for the promised thread to begin, 5 s at most.
+    pub fn thread_factory(
+        mut self,
+        factory: impl Fn(LoopThread) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Builder {
+        self.thread_factory = Some(Box::new(factory));
+        self
+    }
+
+    /// Calls `hook` on each loop's thread before its first task.
+    ///
+    /// What it returns is kept as a guard and dropped on the same thread, after the last task and
+    /// before the termination is announced. A hook that panics leaves the loop without a guard.
+    pub fn on_thread_start<G: 'static>(
+        mut self,
+        hook: impl Fn(&EventLoop) -> G + Send + Sync + 'static,
+    ) -> Builder {
+        self.on_thread_start = Some(Box::new(move |this| Box::new(hook(this))));
+        self
+    }
+
+    /// Handles panics that nobody can join; the default prints one line on stderr.
+    pub fn on_panic(mut self, handler: impl Fn(&TaskPanic<'_>) + Send + Sync + 'static) -> Builder {
+        self.on_panic = Some(Arc::new(handler));
+        self
+    }
+
+    /// Sets how [`EventLoopGroup::next`] chooses; the default is [`RoundRobin`].
+    pub fn chooser(mut self, chooser: impl Chooser + 'static) -> Builder {
+        self.chooser = Some(Box::new(chooser));
+        self
+    }
+
+    /// Bounds the tasks of each loop that wait for their first poll; the default is no bound. Not 0.
+    ///
+    /// The bound is exact, and submissions on the loop itself count too. Tasks that have begun are
+    /// never refused a wake.
+    pub fn max_pending_tasks(mut self, max: usize) -> Builder {
+        self.max_pending_tasks = Some(max);
+        self
+    }
+
+    /// Sets what happens to a submission that finds the bound reached.
+    pub fn reject_policy(mut self, policy: RejectPolicy) -> Builder {
+        self.reject_policy = policy;
+        self
+    }
+
+    /// Sets the share of time for tasks woken by I/O, in percent: 1 to 100, default 50.
+    ///
+    /// After `t` of I/O work a loop gives `t·(100−ratio)/ratio` to other tasks; with 100 it runs
+    /// all that are queued.
+    pub fn io_ratio(mut self, percent: u32) -> Builder {
+        self.io_ratio = percent;
+        self
+    }
+
+    /// Sets how a loop waits when it has nothing to do; the default blocks at once.
+    pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Builder {
+        self.wait_strategy = strategy;
+        self
+    }
+
+    /// Makes an executor group: loops without a selector, to offload handlers to.
+    pub fn without_io(mut self) -> Builder {
+        self.io = false;
+        self
+    }
+
+    /// Builds the group; no thread is started yet.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` names the setting that is wrong. Any other error is the system's and says which
+    /// loop could not be made; the loops before it are closed again.
+    pub fn build(self) -> io::Result<EventLoopGroup> {
+        let loops = self.validate()?;
+        let thread_names = self.thread_names(loops)?;
+        let mut drivers = Vec::with_capacity(loops);
+        for index in 0..loops {
+            drivers.push(if self.io {
+                Driver::with_io().map_err(|error| loop_error(index, loops, &error))?
+            } else {
+                Driver::without_io()
+            });
+        }
+        let config = Arc::new(Config {
+            thread_names,
+            thread_stack_size: self.thread_stack_size,
+            thread_factory: self.thread_factory,
+            on_thread_start: self.on_thread_start,
+            on_panic: self.on_panic,
+            reject_policy: self.reject_policy,
+            wait_strategy: self.wait_strategy,
+            io_ratio: self.io_ratio,
+        });
+        Ok(assemble(
+            drivers,
+            &config,
+            self.chooser,
+            self.max_pending_tasks,
+        ))
+    }
+
+    /// Checks every setting; returns the number of loops.
+    fn validate(&self) -> io::Result<usize> {
+        let loops = match self.loops {
+            Some(loops) => loops,
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        if loops == 0 {
+            return Err(invalid("loops", "a group needs at least one loop"));
+        }
+        if self.thread_stack_size == Some(0) {
+            return Err(invalid("thread_stack_size", "must not be 0"));
+        }
+        if self.max_pending_tasks == Some(0) {
+            return Err(invalid(
+                "max_pending_tasks",
+                "0 would refuse everything; leave it out for no bound",
+            ));
+        }
+        if !(1..=100).contains(&self.io_ratio) {
+            let text = format!("must be between 1 and 100, not {}", self.io_ratio);
+            return Err(invalid("io_ratio", &text));
+        }
+        if let RejectPolicy::Backoff { retries, interval } = self.reject_policy {
+            if retries == 0 || interval.is_zero() {
+                return Err(invalid(
+                    "reject_policy",
+                    "Backoff needs at least one retry and an interval above zero",
+                ));
+            }
+        }
+        if let WaitStrategy::SpinThenPark(Duration::ZERO) = self.wait_strategy {
+            return Err(invalid(
+                "wait_strategy",
+                "SpinThenPark needs a time above zero; use Park",
+            ));
+        }
+        Ok(loops)
+    }
+
+    fn thread_names(&self, loops: usize) -> io::Result<Vec<String>> {
+        static GROUPS: AtomicUsize = AtomicUsize::new(0);
+        let Some(name) = &self.thread_name else {
+            let group = GROUPS.fetch_add(1, Ordering::Relaxed);
+            return Ok((0..loops)
+                .map(|index| format!("loop-{group}-{index}"))
+                .collect());
+        };
+        let names = contain(|| (0..loops).map(name).collect::<Vec<_>>()).map_err(|payload| {
+            discard(payload);
+            invalid("thread_name", "the function panicked")
+        })?;
+        match names.iter().find(|name| name.contains('\0')) {
+            Some(name) => Err(invalid(
+                "thread_name",
+                &format!("{name:?} contains a NUL byte"),
+            )),
+            None => Ok(names),
+        }
+    }
+}
+
+fn invalid(setting: &str, text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{setting}: {text}"))
+}
+
+fn loop_error(index: usize, loops: usize, error: &io::Error) -> io::Error {
+    let text = format!("could not create loop {index} of {loops}: {error}");
+    io::Error::new(error.kind(), text)
+}
+
+/// Puts a group together out of parts that exist already: this cannot fail.
+fn assemble(
+    drivers: Vec<(Driver, Doorbell)>,
+    config: &Arc<Config>,
+    chooser: Option<Box<dyn Chooser>>,
+    max_pending_tasks: Option<usize>,
+) -> EventLoopGroup {
+    let termination = Termination::new(drivers.len(), config.on_panic.clone());
+    let mut group = None;
+    // The loops know their group weakly, so the group is tied to itself while it is made.
+    let token = Arc::new_cyclic(|token| {
+        let core = Arc::new_cyclic(|core| {
+            let make = |(index, (driver, bell)): (usize, (Driver, Doorbell))| {
+                EventLoop::new(&Arc::new(Shared {
+                    index,
+                    inbox: Inbox::new(),
+                    bell,
+                    state: StateCell::new(),
+                    counters: Counters::default(),
+                    bound: max_pending_tasks.map(Bound::new),
+                    control: Mutex::default(),
+                    hooks: crate::event_loop::hooks::Hooks::default(),
+                    seat: Seat::new(driver),
+                    handles: AtomicUsize::new(0),
+                    shutdown_waiters: Mutex::default(),
+                    termination: Termination::new(1, config.on_panic.clone()),
+                    config: Arc::clone(config),
+                    core: core.clone(),
+                    token: token.clone(),
+                }))
+            };
+            GroupCore {
+                loops: drivers.into_iter().enumerate().map(make).collect(),
+                chooser,
+                fallback: RoundRobin::default(),
+                keys: std::hash::RandomState::new(),
+                termination,
+            }
+        });
+        group = Some(Arc::clone(&core));
+        Token::new(core)
+    });
+    EventLoopGroup::from_parts(group.expect("it was made with its token"), token)
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("loops", &self.loops)
+            .field("thread_stack_size", &self.thread_stack_size)
+            .field("max_pending_tasks", &self.max_pending_tasks)
+            .field("reject_policy", &self.reject_policy)
+            .field("io_ratio", &self.io_ratio)
+            .field("wait_strategy", &self.wait_strategy)
+            .field("io", &self.io)
+            .finish_non_exhaustive()
+    }
+}

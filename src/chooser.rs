@@ -1,0 +1,263 @@
+//! Which loop gets the next task.
+//!
+//! - A chooser gives a number; the group takes it modulo its length, so no chooser can be out of
+//!   range, and falls back to round-robin when one panics.
+//! - Round-robin is exact: over any `k·len` consecutive calls each loop is chosen `k` times, for
+//!   every length and however long the counter has run.
+//! - What a chooser sees of the loops is read without a hop and may be a moment old.
+
+use std::fmt;
+
+use crate::event_loop::context;
+use crate::group::GroupCore;
+use crate::sync::{Arc, AtomicUsize, Ordering};
+
+/// Chooses the loop for the next task or connection.
+///
+/// # Examples
+///
+/// Everything to the loop with the fewest live tasks:
+///
+/// ```
+/// use loopgroup::{Chooser, EventLoopGroup, GroupView};
+///
+/// struct FewestLive;
+///
+/// impl Chooser for FewestLive {
+///     fn choose(&self, group: &GroupView<'_>) -> usize {
+///         (0..group.len()).min_by_key(|&i| group.live(i)).unwrap_or(0)
+///     }
+/// }
+///
+/// let group = EventLoopGroup::builder().loops(3).chooser(FewestLive).build()?;
+/// assert_eq!(group.next().index(), 0);
+/// # std::io::Result::Ok(())
+/// ```
+pub trait Chooser: Send + Sync {
+    /// Returns the index of a loop; it is taken modulo [`GroupView::len`].
+    ///
+    /// Called on the submitting thread. A panic is contained and falls back to round-robin.
+    fn choose(&self, group: &GroupView<'_>) -> usize;
+}
+
+/// What a [`Chooser`] sees of its group.
+pub struct GroupView<'a> {
+    core: &'a GroupCore,
+}
+
+impl<'a> GroupView<'a> {
+    pub(crate) fn new(core: &'a GroupCore) -> GroupView<'a> {
+        GroupView { core }
+    }
+
+    /// Returns the number of loops; never 0.
+    pub fn len(&self) -> usize {
+        self.core.loops.len()
+    }
+
+    /// Returns `false`: a group has at least one loop.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Returns how many tasks wait for their first poll on loop `index`; 0 if there is no such loop.
+    pub fn pending(&self, index: usize) -> usize {
+        self.core
+            .loops
+            .get(index)
+            .map_or(0, |one| one.pending_tasks())
+    }
+
+    /// Returns how many tasks are live on loop `index`; 0 if there is no such loop.
+    pub fn live(&self, index: usize) -> usize {
+        self.core.loops.get(index).map_or(0, |one| one.live_tasks())
+    }
+
+    /// Says whether loop `index` exists and no shutdown of it was requested.
+    pub fn is_accepting(&self, index: usize) -> bool {
+        self.core
+            .loops
+            .get(index)
+            .is_some_and(|one| !one.state().is_shutting_down())
+    }
+
+    /// Returns the index of the calling thread's loop, if it is one of this group.
+    pub fn current(&self) -> Option<usize> {
+        context::with_local(|local| {
+            std::ptr::eq(Arc::as_ptr(&local.core), self.core).then_some(local.shared.index)
+        })
+        .flatten()
+    }
+}
+
+impl fmt::Debug for GroupView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupView")
+            .field("len", &self.len())
+            .field("current", &self.current())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes the loops in turn: the default.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RoundRobin};
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(3)
+///     .chooser(RoundRobin::starting_at(usize::MAX)) // exact also across the overflow
+///     .build()?;
+/// let first = group.next().index();
+/// assert_eq!(group.next().index(), (first + 1) % 3);
+/// assert_eq!(group.next().index(), (first + 2) % 3);
+/// assert_eq!(group.next().index(), first);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug, Default)]
+pub struct RoundRobin {
+    next: AtomicUsize,
+}
+
+impl RoundRobin {
+    /// Starts at `first` modulo the number of loops.
+    pub const fn starting_at(first: usize) -> RoundRobin {
+        RoundRobin {
+            next: AtomicUsize::new(first),
+        }
+    }
+
+    /// The next index below `len`, which is not 0.
+    pub(crate) fn pick(&self, len: usize) -> usize {
+        // Relaxed: the counter orders nothing but itself.
+        if len.is_power_of_two() {
+            // The counter wraps at a multiple of len.
+            return self.next.fetch_add(1, Ordering::Relaxed) & (len - 1);
+        }
+        // Kept below len after the first step, so that it never wraps in the middle of a round.
+        let advance = |next: usize| Some((next % len + 1) % len);
+        let before = self
+            .next
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
+        before.unwrap_or_default() % len
+    }
+}
+
+impl Chooser for RoundRobin {
+    fn choose(&self, group: &GroupView<'_>) -> usize {
+        self.pick(group.len())
+    }
+}
+
+/// Looks at two different loops and takes the less loaded one, by pending plus live tasks.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, LeastLoaded};
+///
+/// let group = EventLoopGroup::builder().loops(2).chooser(LeastLoaded::default()).build()?;
+/// group.spawn_on(0, std::future::pending::<()>());
+/// group.spawn_on(0, std::future::pending::<()>());
+/// assert_eq!(group.next().index(), 1);
+/// # group.shutdown_now().wait();
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug, Default)]
+pub struct LeastLoaded {
+    calls: AtomicUsize,
+}
+
+impl Chooser for LeastLoaded {
+    fn choose(&self, group: &GroupView<'_>) -> usize {
+        let len = group.len();
+        let first = self.calls.fetch_add(1, Ordering::Relaxed) % len;
+        if len == 1 {
+            return first;
+        }
+        // The distance to the second one is scrambled, so that pairs do not repeat in a pattern
+        // that some other periodic thing could fall into step with.
+        let distance = 1 + scramble(self.calls.load(Ordering::Relaxed)) % (len - 1);
+        let second = (first + distance) % len;
+        let load = |index: usize| {
+            // A loop that is going away is taken only if the other one is going too.
+            let leaving = !group.is_accepting(index);
+            (leaving, group.pending(index) + group.live(index))
+        };
+        if load(second) < load(first) {
+            second
+        } else {
+            first
+        }
+    }
+}
+
+/// Spreads the bits of a counter (the finaliser of SplitMix64).
+fn scramble(counter: usize) -> usize {
+    let mut bits = (counter as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (bits ^ (bits >> 31)) as usize
+}
+
+/// Stays on the caller's loop if it belongs to the group, else takes the loops in turn.
+///
+/// Both sides of a proxied connection then share one loop, and need no lock between them.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, PreferCurrent};
+///
+/// let group = EventLoopGroup::builder().loops(4).chooser(PreferCurrent::default()).build()?;
+/// let inner = group.clone();
+/// let stayed = group.spawn_on(2, async move { inner.next().index() });
+/// assert_eq!(group.block_on(stayed).unwrap(), 2);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Debug, Default)]
+pub struct PreferCurrent {
+    others: RoundRobin,
+}
+
+impl Chooser for PreferCurrent {
+    fn choose(&self, group: &GroupView<'_>) -> usize {
+        group.current().unwrap_or_else(|| self.others.choose(group))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_robin_is_exact_for_every_length_and_across_the_overflow() {
+        for len in 1..=17 {
+            for start in [0, 1, usize::MAX - 5, usize::MAX] {
+                let chooser = RoundRobin::starting_at(start);
+                let first = chooser.pick(len);
+                assert_eq!(first, start % len);
+                for step in 1..5 * len {
+                    assert_eq!(
+                        chooser.pick(len),
+                        (first + step) % len,
+                        "{len} {start} {step}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn scrambled_distances_reach_every_other_loop() {
+        for len in 2..9 {
+            let mut seen = vec![false; len - 1];
+            for counter in 0..200 {
+                seen[scramble(counter) % (len - 1)] = true;
+            }
+            assert!(seen.iter().all(|&seen| seen), "{len}");
+        }
+    }
+}

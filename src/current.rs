@@ -1,0 +1,350 @@
+//! What code finds around it: the current loop, or the group of `group.block_on`.
+//!
+//! - With no context the short forms panic, at the caller's line and with a sentence that says what
+//!   is missing; the `try_` forms hand the future back.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::builder::Builder;
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::context;
+use crate::event_loop::inbox::Lane;
+use crate::event_loop::launch::Parts;
+use crate::event_loop::run::{Main, run_main};
+use crate::event_loop::shared::Shared;
+use crate::sync::Arc;
+use crate::task;
+use crate::task::join::JoinHandle;
+
+/// Turns this thread into an event loop until `future` is done.
+///
+/// The future need not be `Send`, nor `'static`, and neither need what it spawns with
+/// [`spawn_local`]. When it is done, tasks that are left are cancelled and the thread is an ordinary
+/// one again.
+///
+/// # Errors
+///
+/// What the system says when it cannot make a selector; `Deadlock` on a thread that is a loop
+/// already; `Interrupted` if the loop was shut down before the future was done.
+///
+/// # Panics
+///
+/// If the future panics, with its payload.
+///
+/// # Examples
+///
+/// ```
+/// use std::{cell::Cell, rc::Rc};
+///
+/// let sum = loopgroup::run(async {
+///     let sum = Rc::new(Cell::new(0));
+///     let tasks: Vec<_> = (1..=4)
+///         .map(|n| {
+///             let sum = Rc::clone(&sum);
+///             loopgroup::spawn_local(async move { sum.set(sum.get() + n) })
+///         })
+///         .collect();
+///     for task in tasks {
+///         task.await.unwrap();
+///     }
+///     sum.get()
+/// })?;
+/// assert_eq!(sum, 10);
+/// # std::io::Result::Ok(())
+/// ```
+pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
+    if context::is_loop() {
+        return Err(io::Error::new(
+            io::ErrorKind::Deadlock,
+            "loopgroup::run was called on the thread of an event loop: \
+             await the future there, or call run on a thread of its own",
+        ));
+    }
+    let group = Builder::new().loops(1).build()?;
+    let shared = Arc::clone(group.next().shared());
+    let driver = shared
+        .take_seat()
+        .expect("the group was made two lines ago and nobody else has it");
+    let parts = Parts {
+        shared,
+        core: Arc::clone(group.core()),
+        driver,
+    };
+    match run_main(parts, future) {
+        Main::Done(output) => Ok(output),
+        Main::Panicked(payload) => std::panic::resume_unwind(payload),
+        Main::Ended(Some(error)) => Err(error),
+        Main::Ended(None) => Err(io::Error::new(
+            io::ErrorKind::Interrupted,
+            "the loop of loopgroup::run was shut down before its future was done",
+        )),
+    }
+}
+
+/// Spawns a future on the next loop of the current group.
+///
+/// # Panics
+///
+/// If the thread is neither a loop nor inside `group.block_on`; see [`try_spawn`].
+///
+/// # Examples
+///
+/// ```
+/// let group = loopgroup::EventLoopGroup::new(2)?;
+/// let answer = group.block_on(async { loopgroup::spawn(async { 42 }).await });
+/// assert_eq!(answer.unwrap(), 42);
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    // The chooser is user code: it is asked with no borrow of the context.
+    if let Some(local) = context::current() {
+        return local.core.next().spawn(future);
+    }
+    match context::entered_group() {
+        Some(group) => group.spawn(future),
+        None => no_context("spawn"),
+    }
+}
+
+/// Spawns a future on the next loop of the current group, or hands it back.
+///
+/// # Errors
+///
+/// [`Rejected`] carries the future and the reason, [`NoContext`](RejectReason::NoContext) if the
+/// thread is neither a loop nor inside `group.block_on`.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+///
+/// let rejected = loopgroup::try_spawn(async {}).unwrap_err();
+/// assert_eq!(rejected.reason(), RejectReason::NoContext);
+/// ```
+#[track_caller]
+pub fn try_spawn<F>(future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    if let Some(local) = context::current() {
+        return local.core.next().try_spawn(future);
+    }
+    match context::entered_group() {
+        Some(group) => group.try_spawn(future),
+        None => Err(Rejected::new(future, RejectReason::NoContext)),
+    }
+}
+
+/// Spawns a future on this very loop; it need not be `Send`.
+///
+/// A refusal shows in the handle.
+///
+/// # Panics
+///
+/// If the thread is not a loop; see [`try_spawn_local`].
+///
+/// # Examples
+///
+/// ```
+/// use std::rc::Rc;
+///
+/// let length = loopgroup::run(async {
+///     let text = Rc::new("loop");
+///     loopgroup::spawn_local(async move { text.len() }).await.unwrap()
+/// })?;
+/// assert_eq!(length, 4);
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    match try_spawn_local(future) {
+        Ok(handle) => handle,
+        Err(rejected) if rejected.reason() == RejectReason::NoContext => no_context("spawn_local"),
+        Err(rejected) => JoinHandle::refused(rejected.reason()),
+    }
+}
+
+/// Spawns a future on this very loop, or hands it back; it need not be `Send`.
+///
+/// # Errors
+///
+/// [`Rejected`] carries the future and the reason, [`NoContext`](RejectReason::NoContext) if the
+/// thread is not a loop.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+///
+/// let rejected = loopgroup::try_spawn_local(async {}).unwrap_err();
+/// assert_eq!(rejected.reason(), RejectReason::NoContext);
+/// ```
+#[track_caller]
+pub fn try_spawn_local<F>(future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let location = Location::caller();
+    let Some(local) = context::current() else {
+        return Err(Rejected::new(future, RejectReason::NoContext));
+    };
+    let shared = &local.shared;
+    let admitted = if local.is_open() {
+        shared.admit()
+    } else {
+        Err(RejectReason::ShutDown)
+    };
+    if let Err(reason) = admitted {
+        shared.counters.reject();
+        return Err(Rejected::new(future, reason));
+    }
+    let (runnable, task) = task::new_local(shared, future, location);
+    local.push_new(runnable, Lane::Main);
+    Ok(JoinHandle::of_task(task))
+}
+
+/// Lets every other queued task go first, once.
+///
+/// # Cancel safety
+///
+/// Cancel safe: it has no effect beyond its wait.
+///
+/// # Examples
+///
+/// ```
+/// loopgroup::run(async {
+///     let other = loopgroup::spawn_local(async {});
+///     loopgroup::yield_now().await;
+///     assert!(other.is_finished());
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
+pub fn yield_now() -> YieldNow {
+    YieldNow { yielded: false }
+}
+
+/// The future of [`yield_now`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct YieldNow {
+    yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.yielded {
+            return Poll::Ready(());
+        }
+        self.yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Resolves when this loop starts to shut down, so that a long-lived task can end by itself.
+///
+/// Inside `group.block_on` it resolves when the group does.
+///
+/// # Panics
+///
+/// If the thread is neither a loop nor inside `group.block_on`.
+///
+/// # Cancel safety
+///
+/// Cancel safe: the shutdown stays requested, and every later future is ready at once.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let task = group.spawn(async {
+///     loopgroup::shutdown_requested().await;
+///     "said good-bye"
+/// });
+/// group.drain(Duration::from_secs(5)).wait();
+/// assert_eq!(loopgroup::block_on(task).unwrap(), "said good-bye");
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn shutdown_requested() -> ShutdownRequested {
+    let shared = context::with_local(|local| Arc::clone(&local.shared))
+        .or_else(|| context::entered_group().map(|group| Arc::clone(group.loops()[0].shared())));
+    match shared {
+        Some(shared) => ShutdownRequested { shared, key: None },
+        None => no_context("shutdown_requested"),
+    }
+}
+
+/// The future of [`shutdown_requested`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct ShutdownRequested {
+    shared: Arc<Shared>,
+    key: Option<usize>,
+}
+
+impl Future for ShutdownRequested {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        // Cloning and dropping wakers is user code: both happen outside the lock.
+        let waker = cx.waker().clone();
+        let mut waiters = this.shared.shutdown_waiters.lock();
+        if waiters.has_fired() {
+            return Poll::Ready(());
+        }
+        let replaced = waiters.store(&mut this.key, waker);
+        drop(waiters);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for ShutdownRequested {
+    fn drop(&mut self) {
+        if self.key.is_some() {
+            let removed = self.shared.shutdown_waiters.lock().remove(&mut self.key);
+            drop(removed);
+        }
+    }
+}
+
+impl fmt::Debug for ShutdownRequested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let requested = self.shared.state.get().is_shutting_down();
+        f.debug_struct("ShutdownRequested")
+            .field("requested", &requested)
+            .finish()
+    }
+}
+
+#[cold]
+#[track_caller]
+fn no_context(what: &str) -> ! {
+    panic!(
+        "loopgroup::{what} needs an event loop around it, and this thread is none: call it inside \
+         a task, inside loopgroup::run or (but for spawn_local) inside group.block_on; \
+         from anywhere else submit through a handle, such as group.spawn or ev.spawn_with"
+    )
+}

@@ -1,0 +1,269 @@
+//! What can go wrong with a submission or a task, as small opaque types.
+//!
+//! - A refused value is handed back: [`Rejected`] carries it, [`Rejected::into_inner`] returns it.
+//! - A handle never says less than is known: [`JoinError`] tells panic, cancellation and refusal
+//!   apart, and keeps the panic's payload.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::panic::Location;
+
+use crate::panic::message;
+use crate::sync::Mutex;
+
+/// Says why a submission was refused.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RejectReason};
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let error = group.block_on(group.spawn_on(7, async {})).unwrap_err();
+/// assert_eq!(error.reject_reason(), Some(RejectReason::NoSuchLoop));
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RejectReason {
+    /// The loop has `max_pending_tasks` tasks waiting for their first poll.
+    QueueFull,
+    /// The loop, or the group, no longer accepts work.
+    ShutDown,
+    /// The group has no loop with this index.
+    NoSuchLoop,
+    /// The calling thread is not a loop and not inside `group.block_on`.
+    NoContext,
+    /// The loop's thread could not be started; the loop stays usable and the next submission
+    /// tries again.
+    ThreadStart(io::ErrorKind),
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RejectReason::QueueFull => {
+                f.write_str("the queue is full: max_pending_tasks are waiting")
+            }
+            RejectReason::ShutDown => f.write_str("the event loop is shut down"),
+            RejectReason::NoSuchLoop => f.write_str("the group has no loop with this index"),
+            RejectReason::NoContext => f.write_str(
+                "this thread is not an event loop: submit through a group or loop handle, \
+                 or call this inside a task, loopgroup::run or group.block_on",
+            ),
+            RejectReason::ThreadStart(kind) => {
+                write!(f, "the event loop's thread could not be started: {kind}")
+            }
+        }
+    }
+}
+
+impl Error for RejectReason {}
+
+impl RejectReason {
+    fn kind(self) -> io::ErrorKind {
+        match self {
+            RejectReason::QueueFull => io::ErrorKind::WouldBlock,
+            RejectReason::ShutDown => io::ErrorKind::BrokenPipe,
+            RejectReason::NoSuchLoop => io::ErrorKind::InvalidInput,
+            RejectReason::NoContext => io::ErrorKind::Unsupported,
+            RejectReason::ThreadStart(kind) => kind,
+        }
+    }
+}
+
+/// A refused submission, with the value that was refused.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RejectReason};
+///
+/// let group = EventLoopGroup::new(1)?;
+/// group.shutdown_now().wait();
+/// let rejected = group.try_spawn(async { 42 }).unwrap_err();
+/// assert_eq!(rejected.reason(), RejectReason::ShutDown);
+/// let future = rejected.into_inner(); // nothing is lost: run it somewhere else
+/// assert_eq!(loopgroup::block_on(future), 42);
+/// # std::io::Result::Ok(())
+/// ```
+pub struct Rejected<F> {
+    value: F,
+    reason: RejectReason,
+}
+
+impl<F> Rejected<F> {
+    pub(crate) fn new(value: F, reason: RejectReason) -> Rejected<F> {
+        Rejected { value, reason }
+    }
+
+    /// Says why the value was refused.
+    pub fn reason(&self) -> RejectReason {
+        self.reason
+    }
+
+    /// Returns the value that was refused.
+    pub fn into_inner(self) -> F {
+        self.value
+    }
+}
+
+impl<F> fmt::Debug for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "submission refused: {}", self.reason)
+    }
+}
+
+impl<F> Error for Rejected<F> {}
+
+impl<F> From<Rejected<F>> for io::Error {
+    fn from(rejected: Rejected<F>) -> io::Error {
+        io::Error::new(rejected.reason.kind(), rejected.reason)
+    }
+}
+
+/// Says why a task has no result: it panicked, was cancelled, or was refused.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let error = group.block_on(group.spawn(async { panic!("boom") })).unwrap_err();
+/// assert!(error.is_panic());
+/// assert_eq!(*error.into_panic().downcast::<&str>().unwrap(), "boom");
+/// # std::io::Result::Ok(())
+/// ```
+pub struct JoinError(Repr);
+
+enum Repr {
+    Panic {
+        // A payload is Send but not Sync; the lock makes the error Sync without unsafe code.
+        payload: Mutex<Box<dyn Any + Send>>,
+        location: &'static Location<'static>,
+    },
+    Cancelled,
+    Rejected(RejectReason),
+}
+
+impl JoinError {
+    pub(crate) fn panic(
+        payload: Box<dyn Any + Send>,
+        location: &'static Location<'static>,
+    ) -> JoinError {
+        JoinError(Repr::Panic {
+            payload: Mutex::new(payload),
+            location,
+        })
+    }
+
+    pub(crate) fn cancelled() -> JoinError {
+        JoinError(Repr::Cancelled)
+    }
+
+    pub(crate) fn rejected(reason: RejectReason) -> JoinError {
+        JoinError(Repr::Rejected(reason))
+    }
+
+    /// Says whether the task panicked, in its poll or in its destructor.
+    pub fn is_panic(&self) -> bool {
+        matches!(self.0, Repr::Panic { .. })
+    }
+
+    /// Says whether the task was accepted and then cancelled, by its handle or by a shutdown.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self.0, Repr::Cancelled)
+    }
+
+    /// Says whether the task was never accepted.
+    pub fn is_rejected(&self) -> bool {
+        matches!(self.0, Repr::Rejected(_))
+    }
+
+    /// Says why the task was refused, if it was.
+    pub fn reject_reason(&self) -> Option<RejectReason> {
+        match self.0 {
+            Repr::Rejected(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Returns the payload of the panic, for [`std::panic::resume_unwind`] or a downcast.
+    ///
+    /// # Panics
+    ///
+    /// If the task did not panic; see [`JoinError::try_into_panic`].
+    #[track_caller]
+    pub fn into_panic(self) -> Box<dyn Any + Send> {
+        match self.try_into_panic() {
+            Ok(payload) => payload,
+            Err(error) => {
+                panic!("the task did not panic ({error}): ask is_panic() before into_panic()")
+            }
+        }
+    }
+
+    /// Returns the payload of the panic, or the error unchanged if the task did not panic.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if it is not a panic.
+    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
+        match self.0 {
+            Repr::Panic { payload, .. } => Ok(payload.into_inner()),
+            other => Err(JoinError(other)),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Panic { payload, location } => f
+                .debug_struct("JoinError::Panic")
+                .field("message", &message(&**payload.lock()))
+                .field("spawned_at", &format_args!("{location}"))
+                .finish(),
+            Repr::Cancelled => f.write_str("JoinError::Cancelled"),
+            Repr::Rejected(reason) => f.debug_tuple("JoinError::Rejected").field(reason).finish(),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Panic { payload, location } => write!(
+                f,
+                "task spawned at {location} panicked: {}",
+                message(&**payload.lock())
+            ),
+            Repr::Cancelled => f.write_str("task was cancelled"),
+            Repr::Rejected(reason) => write!(f, "task was refused: {reason}"),
+        }
+    }
+}
+
+impl Error for JoinError {}
+
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> io::Error {
+        let kind = match &error.0 {
+            Repr::Rejected(reason) => reason.kind(),
+            Repr::Cancelled => io::ErrorKind::Interrupted,
+            Repr::Panic { .. } => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,209 @@
+//! A value that lives on a loop, and handles to it that live anywhere.
+//!
+//! - The value is made, used and dropped on its loop; it is dropped when the last handle is gone, or
+//!   when the loop ends, after its last task.
+//! - `init` runs once, on the loop: in its turn, or earlier if the value is wanted earlier.
+//! - The value is out of the arena while a closure works on it: a second access meanwhile panics
+//!   instead of aliasing.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use crate::event_loop::EventLoop;
+use crate::event_loop::arena::{Key, Visit};
+use crate::event_loop::context;
+use crate::event_loop::local::Local;
+use crate::event_loop::shared::Notice;
+use crate::panic::{PanicSite, contain, contain_drop, discard};
+use crate::sync::{Arc, Mutex};
+use crate::task::join::JoinHandle;
+
+/// A handle to a value that lives on one loop and need not be `Send`.
+///
+/// # Examples
+///
+/// ```
+/// use std::{collections::HashMap, rc::Rc};
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let cache = group.next().bind(|| HashMap::<u32, Rc<str>>::new()); // no lock, not Send
+/// let other = cache.clone();
+/// group.block_on(async move {
+///     cache.with(|map| map.insert(1, Rc::from("one")).is_none()).await.unwrap();
+///     assert_eq!(other.with(|map| map[&1].len()).await.unwrap(), 3);
+/// });
+/// # std::io::Result::Ok(())
+/// ```
+pub struct LoopBound<T> {
+    inner: Arc<Inner>,
+    value: PhantomData<fn() -> T>,
+}
+
+struct Inner {
+    event_loop: EventLoop,
+    place: Mutex<Place>,
+}
+
+enum Place {
+    /// Not made yet.
+    Waiting(Init),
+    /// Being made, on the loop.
+    Making,
+    Made(Key),
+    /// `init` panicked.
+    Failed,
+}
+
+type Init = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
+
+impl<T: 'static> LoopBound<T> {
+    #[track_caller]
+    pub(crate) fn new(
+        event_loop: EventLoop,
+        init: impl FnOnce() -> T + Send + 'static,
+    ) -> LoopBound<T> {
+        let init: Init = Box::new(move || Box::new(init()));
+        let inner = Arc::new(Inner {
+            event_loop,
+            place: Mutex::new(Place::Waiting(init)),
+        });
+        let weak = Arc::downgrade(&inner);
+        // If this is refused, so is every `with`.
+        let _ = inner.event_loop.execute(move || {
+            if let (Some(inner), Some(local)) = (weak.upgrade(), context::current()) {
+                inner.key(&local);
+            }
+        });
+        LoopBound {
+            inner,
+            value: PhantomData,
+        }
+    }
+
+    /// Works on the value, on its loop, in its turn.
+    ///
+    /// The handle resolves to what `visit` returns; to a refusal if the loop is shut down; to a panic
+    /// if `visit` panics (the value stays), or if `init` did.
+    #[track_caller]
+    pub fn with<R, F>(&self, visit: F) -> JoinHandle<R>
+    where
+        F: FnOnce(&mut T) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        let inner = Arc::clone(&self.inner);
+        self.inner.event_loop.submit(move || {
+            let local = context::current().expect("a task runs on its loop");
+            inner.visit(&local, visit)
+        })
+    }
+
+    /// Works on the value at once, on its loop.
+    ///
+    /// # Panics
+    ///
+    /// On any other thread, where [`with`](LoopBound::with) is the way; inside another `with` or
+    /// `with_local` of the same value; if `init` panicked; if the loop has ended.
+    #[track_caller]
+    pub fn with_local<R>(&self, visit: impl FnOnce(&mut T) -> R) -> R {
+        assert!(
+            self.inner.event_loop.in_event_loop(),
+            "LoopBound::with_local was called outside of event loop {}: \
+             use with(), which hops there",
+            self.inner.event_loop.index()
+        );
+        let local = context::current().expect("a look ago this was a loop");
+        self.inner.visit(&local, visit)
+    }
+
+    /// Returns the loop that the value lives on.
+    pub fn event_loop(&self) -> &EventLoop {
+        &self.inner.event_loop
+    }
+}
+
+impl Inner {
+    /// The key of the value, which is made now if it is not made yet.
+    fn key(&self, local: &Rc<Local>) -> Option<Key> {
+        let init = {
+            let mut place = self.place.lock();
+            match &mut *place {
+                Place::Made(key) => return Some(*key),
+                Place::Making | Place::Failed => return None,
+                Place::Waiting(_) => match std::mem::replace(&mut *place, Place::Making) {
+                    Place::Waiting(init) => init,
+                    _ => unreachable!("it was waiting a line ago"),
+                },
+            }
+        };
+        match contain(init) {
+            Ok(value) => {
+                let key = local.arena.borrow_mut().insert(value);
+                *self.place.lock() = Place::Made(key);
+                Some(key)
+            }
+            Err(payload) => {
+                *self.place.lock() = Place::Failed;
+                local
+                    .shared
+                    .report_panic(PanicSite::LoopBound, &*payload, None);
+                discard(payload);
+                None
+            }
+        }
+    }
+
+    #[track_caller]
+    fn visit<T: 'static, R>(&self, local: &Rc<Local>, visit: impl FnOnce(&mut T) -> R) -> R {
+        let Some(key) = self.key(local) else {
+            panic!("the LoopBound value was not made: its init panicked, or is still at work");
+        };
+        let taken = local.arena.borrow_mut().take(key);
+        let mut value = match taken {
+            Visit::Value(value) => value,
+            Visit::Taken => panic!("the LoopBound value is in use: visits do not nest"),
+            Visit::Gone => panic!("the LoopBound value is gone: its loop has ended"),
+        };
+        let target = value
+            .downcast_mut::<T>()
+            .expect("the key leads to what it was made for");
+        let result = contain(|| visit(target));
+        let homeless = local.arena.borrow_mut().give_back(key, value);
+        if let Err(payload) = contain_drop(homeless) {
+            discard(payload);
+        }
+        match result {
+            Ok(result) => result,
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Place::Made(key) = *self.place.lock() {
+            // The value is dropped over there; a loop that has ended has dropped it already.
+            self.event_loop.shared().post(Notice::Unbind(key));
+        }
+    }
+}
+
+impl<T> Clone for LoopBound<T> {
+    fn clone(&self) -> LoopBound<T> {
+        LoopBound {
+            inner: Arc::clone(&self.inner),
+            value: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for LoopBound<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopBound")
+            .field("type", &std::any::type_name::<T>())
+            .field("event_loop", &self.inner.event_loop)
+            .finish()
+    }
+}

@@ -1,0 +1,113 @@
+//! Which loop, or which group, the current thread works for.
+//!
+//! - At most one [`Local`] per thread; it is set before the first poll and taken away after the last
+//!   drop.
+//! - Access is by `try_with` everywhere: while thread-locals are destroyed, a thread is foreign.
+//! - The cell is borrowed for a look or a push; who wants to call user code takes a clone of the `Rc`.
+//! - A thread inside `group.block_on` has a group but no loop; the loop, if there is one, wins.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::event_loop::local::Local;
+use crate::event_loop::shared::Shared;
+use crate::group::EventLoopGroup;
+use crate::sync::Arc;
+use crate::task::Runnable;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    static ENTERED: RefCell<Vec<EventLoopGroup>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Makes this thread the loop's, until the guard is dropped.
+///
+/// Returns `None` if the thread is a loop already.
+pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
+    CURRENT.with(|current| {
+        let mut current = current.borrow_mut();
+        if current.is_some() {
+            return None;
+        }
+        *current = Some(Rc::clone(local));
+        Some(LoopGuard(()))
+    })
+}
+
+/// Ends the thread's time as a loop.
+#[derive(Debug)]
+pub(crate) struct LoopGuard(());
+
+impl Drop for LoopGuard {
+    fn drop(&mut self) {
+        let local = CURRENT.try_with(RefCell::take);
+        drop(local);
+    }
+}
+
+/// Makes `group` the group of this thread, until the guard is dropped.
+pub(crate) fn enter_group(group: &EventLoopGroup) -> GroupGuard {
+    ENTERED.with(|entered| entered.borrow_mut().push(group.clone()));
+    GroupGuard(())
+}
+
+/// Restores the group that was current before.
+#[derive(Debug)]
+pub(crate) struct GroupGuard(());
+
+impl Drop for GroupGuard {
+    fn drop(&mut self) {
+        // The last handle of a group may go here, so it is dropped with the borrow gone.
+        let group = ENTERED.try_with(|entered| entered.borrow_mut().pop());
+        drop(group);
+    }
+}
+
+/// The loop of this thread.
+pub(crate) fn current() -> Option<Rc<Local>> {
+    CURRENT
+        .try_with(|current| current.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+/// The group that `group.block_on` made current.
+pub(crate) fn entered_group() -> Option<EventLoopGroup> {
+    ENTERED
+        .try_with(|entered| entered.borrow().last().cloned())
+        .ok()
+        .flatten()
+}
+
+/// Looks at the loop of this thread; `look` must not call user code.
+pub(crate) fn with_local<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
+    CURRENT
+        .try_with(|current| current.borrow().as_deref().map(look))
+        .ok()
+        .flatten()
+}
+
+/// Looks at the loop of this thread if it is `shared`'s.
+pub(crate) fn with_home<R>(shared: &Arc<Shared>, look: impl FnOnce(&Local) -> R) -> Option<R> {
+    with_local(|local| Arc::ptr_eq(&local.shared, shared).then(|| look(local))).flatten()
+}
+
+pub(crate) fn is_loop() -> bool {
+    with_local(|_| ()).is_some()
+}
+
+/// Puts a woken task on the plain queue of its home, if this thread is its home.
+pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
+    let mut runnable = Some(runnable);
+    with_local(|local| {
+        if runnable
+            .as_ref()
+            .is_some_and(|runnable| Arc::ptr_eq(&runnable.metadata().home, &local.shared))
+        {
+            if let Some(runnable) = runnable.take() {
+                local.push_wake(runnable);
+            }
+        }
+    });
+    runnable.map_or(Ok(()), Err)
+}

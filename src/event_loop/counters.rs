@@ -1,0 +1,165 @@
+//! The book-keeping of one loop: how many tasks came, began and ended.
+//!
+//! - Each counter but `rejected` has one writer, the loop thread: a plain load and store, no
+//!   read-modify-write. (Submissions from elsewhere are counted by the inbox, under its lock.)
+//! - `begun` counts a task when it leaves the queue for the first time: polled, or dropped unpolled.
+//!   So `pending = accepted − begun` and `live = begun − ended`, readable from any thread.
+//! - Readers on other threads see values that are a little apart from each other; at rest, and in
+//!   the report, they add up exactly.
+
+use crate::report::Figures;
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Completed,
+    Panicked,
+    Cancelled,
+}
+
+/// The counters; on a cache line of their own, away from the inbox that other threads write.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Counters {
+    /// Submissions made on the loop itself.
+    accepted_at_home: AtomicU64,
+    begun: AtomicU64,
+    completed: AtomicU64,
+    panicked: AtomicU64,
+    cancelled: AtomicU64,
+    hooks_run: AtomicU64,
+    hooks_panicked: AtomicU64,
+    /// Written by whoever is refused; outlives the loop in its report.
+    pub(crate) rejected: Arc<AtomicU64>,
+}
+
+impl Counters {
+    pub(crate) fn accept_at_home(&self) {
+        bump(&self.accepted_at_home);
+    }
+
+    pub(crate) fn begin(&self) {
+        bump(&self.begun);
+    }
+
+    pub(crate) fn end(&self, end: End) {
+        bump(match end {
+            End::Completed => &self.completed,
+            End::Panicked => &self.panicked,
+            End::Cancelled => &self.cancelled,
+        });
+    }
+
+    pub(crate) fn hook_run(&self, panicked: bool) {
+        bump(&self.hooks_run);
+        if panicked {
+            bump(&self.hooks_panicked);
+        }
+    }
+
+    pub(crate) fn reject(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Accepted and not begun, given what the inbox let in.
+    pub(crate) fn pending(&self, accepted_elsewhere: u64) -> usize {
+        let accepted = get(&self.accepted_at_home) + accepted_elsewhere;
+        to_usize(accepted.saturating_sub(get(&self.begun)))
+    }
+
+    /// Begun and not ended.
+    pub(crate) fn live(&self) -> usize {
+        let ended = get(&self.completed) + get(&self.panicked) + get(&self.cancelled);
+        to_usize(get(&self.begun).saturating_sub(ended))
+    }
+
+    pub(crate) fn figures(&self, accepted_elsewhere: u64) -> Figures {
+        Figures {
+            accepted: get(&self.accepted_at_home) + accepted_elsewhere,
+            completed: get(&self.completed),
+            panicked: get(&self.panicked),
+            cancelled: get(&self.cancelled),
+            hooks_run: get(&self.hooks_run),
+            hooks_panicked: get(&self.hooks_panicked),
+        }
+    }
+}
+
+/// Adds one to a counter that only this thread writes.
+fn bump(counter: &AtomicU64) {
+    counter.store(get(counter) + 1, Ordering::Relaxed);
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn to_usize(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// The bound on tasks that wait for their first poll: exact, wherever they were submitted.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    max: usize,
+    used: AtomicUsize,
+}
+
+impl Bound {
+    pub(crate) fn new(max: usize) -> Bound {
+        Bound {
+            max,
+            used: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes a place, if there is one.
+    pub(crate) fn take(&self) -> bool {
+        // Relaxed: the count itself is all that is shared; the queue orders the task.
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                (used < self.max).then_some(used + 1)
+            })
+            .is_ok()
+    }
+
+    /// Gives a place back.
+    pub(crate) fn release(&self) {
+        let before = self.used.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a place is given back once");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_a_life_add_up() {
+        let counters = Counters::default();
+        for end in [End::Completed, End::Panicked, End::Cancelled] {
+            counters.accept_at_home();
+            assert_eq!((counters.pending(0), counters.live()), (1, 0));
+            counters.begin();
+            assert_eq!((counters.pending(0), counters.live()), (0, 1));
+            counters.end(end);
+            assert_eq!((counters.pending(0), counters.live()), (0, 0));
+        }
+        let figures = counters.figures(0);
+        assert_eq!(
+            figures.accepted,
+            figures.completed + figures.panicked + figures.cancelled
+        );
+    }
+
+    #[test]
+    fn a_bound_is_exact() {
+        let bound = Bound::new(2);
+        assert!(bound.take() && bound.take());
+        assert!(!bound.take());
+        bound.release();
+        assert!(bound.take());
+        assert!(!bound.take());
+    }
+}

@@ -1,0 +1,320 @@
+//! The mailbox through which other threads reach a loop.
+//!
+//! Invariants:
+//! - The gate only moves `Open → Draining → Closed`. New items pass an open gate only; wakes pass
+//!   until it is closed; what has passed is always drained.
+//! - It closes in the critical section that finds it empty, so nothing is ever left inside.
+//! - `sleeping` is set under the lock and only while nothing is inside. A producer that finds it set
+//!   clears it and must ring: the bell rings at most once per sleep, however many produce.
+//! - Order is kept: what one thread pushes is drained in the order of its pushes.
+//! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen
+//!   under it, in [`Inbox::push_new_with`], moves a future but does not call it.)
+//!
+//! ```text
+//!   Open ──refuse_new()──▶ Draining ──close_if_empty()──▶ Closed
+//!   new, wakes             wakes only                     nothing
+//! ```
+//!
+//! It knows nothing of tasks: `T` is whatever runs, `N` whatever else the loop has to be told.
+
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+/// The mailbox.
+#[derive(Debug)]
+pub(crate) struct Inbox<T, N> {
+    state: Mutex<State<T, N>>,
+    /// Something is inside. Written under the lock; the loop reads it without, to save the lock
+    /// when there is nothing. A stale `false` only delays until `try_sleep`, which looks under the
+    /// lock.
+    mail: AtomicBool,
+    /// The loop is about to park or parked. Set under the lock; cleared by the producer that takes
+    /// the duty to ring (under the lock) or by the loop when it is awake (without: the worst case is
+    /// one needless ring).
+    sleeping: AtomicBool,
+    /// New items ever let in. Written under the lock, read anywhere.
+    accepted: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State<T, N> {
+    mail: Batch<T, N>,
+    gate: Gate,
+}
+
+/// What a drain takes out; its buffers go back in with the next drain, so that a steady flow
+/// allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Batch<T, N> {
+    /// Items for the run queue.
+    pub(crate) main: Vec<T>,
+    /// Items for the end of the iteration.
+    pub(crate) tail: Vec<T>,
+    /// Messages to the loop itself.
+    pub(crate) notices: Vec<N>,
+}
+
+/// Which queue of the loop an item is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Main,
+    Tail,
+}
+
+/// Whether an item is worth waking a parked loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Now,
+    /// Stays inside until something else wakes the loop.
+    Lazy,
+}
+
+/// What the producer owes to the loop once the lock is gone.
+#[must_use = "a loop that sleeps must be rung"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ring {
+    Needed,
+    NotNeeded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    Draining,
+    Closed,
+}
+
+impl<T, N> Inbox<T, N> {
+    pub(crate) fn new() -> Inbox<T, N> {
+        Inbox {
+            state: Mutex::new(State {
+                mail: Batch::new(),
+                gate: Gate::Open,
+            }),
+            mail: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+            accepted: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes a new item and lets it in; does not make it if the gate is no longer open.
+    pub(crate) fn push_new_with(
+        &self,
+        lane: Lane,
+        urgency: Urgency,
+        make: impl FnOnce() -> T,
+    ) -> Option<Ring> {
+        let mut state = self.state.lock();
+        if state.gate != Gate::Open {
+            return None;
+        }
+        match lane {
+            Lane::Main => state.mail.main.push(make()),
+            Lane::Tail => state.mail.tail.push(make()),
+        }
+        // One writer at a time: the lock is held.
+        let accepted = self.accepted.load(Ordering::Relaxed);
+        self.accepted.store(accepted + 1, Ordering::Relaxed);
+        Some(self.delivered(urgency))
+    }
+
+    /// Lets an item in that has been inside before; hands it back only if the gate is closed.
+    pub(crate) fn push_wake(&self, item: T) -> Result<Ring, T> {
+        let mut state = self.state.lock();
+        if state.gate == Gate::Closed {
+            return Err(item);
+        }
+        state.mail.main.push(item);
+        Ok(self.delivered(Urgency::Now))
+    }
+
+    /// Leaves a message for the loop itself; nobody is there to read it once the gate is closed.
+    pub(crate) fn post(&self, notice: N) -> Ring {
+        let mut state = self.state.lock();
+        if state.gate == Gate::Closed {
+            return Ring::NotNeeded;
+        }
+        state.mail.notices.push(notice);
+        self.delivered(Urgency::Now)
+    }
+
+    /// Tells the loop, with the lock held, that something is inside.
+    fn delivered(&self, urgency: Urgency) -> Ring {
+        // Release pairs with the Acquire in `drain`; the lock that follows there orders the rest.
+        self.mail.store(true, Ordering::Release);
+        if urgency == Urgency::Now && self.sleeping.load(Ordering::Relaxed) {
+            self.sleeping.store(false, Ordering::Relaxed);
+            Ring::Needed
+        } else {
+            Ring::NotNeeded
+        }
+    }
+
+    /// Takes everything out, in exchange for the empty buffers of `batch`.
+    ///
+    /// Returns whether there was anything. Loop thread only.
+    pub(crate) fn drain(&self, batch: &mut Batch<T, N>) -> bool {
+        debug_assert!(batch.is_empty(), "an undrained batch would be lost");
+        if !self.mail.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        std::mem::swap(&mut state.mail, batch);
+        self.mail.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether something is inside, as far as one can see without the lock.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mail.load(Ordering::Acquire)
+    }
+
+    /// Announces that the loop is about to park; refuses if something is inside.
+    pub(crate) fn try_sleep(&self) -> bool {
+        let state = self.state.lock();
+        if !state.mail.is_empty() {
+            return false;
+        }
+        self.sleeping.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Says that the loop is awake: from here on producers need not ring.
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes an unanswered duty to ring back, so that the next producer tries again.
+    #[cold]
+    pub(crate) fn ring_failed(&self) {
+        let _state = self.state.lock();
+        self.sleeping.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses new items from here on.
+    pub(crate) fn refuse_new(&self) {
+        let mut state = self.state.lock();
+        if state.gate == Gate::Open {
+            state.gate = Gate::Draining;
+        }
+    }
+
+    /// Closes for good if nothing is inside.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.mail.main.is_empty() || !state.mail.tail.is_empty() {
+            return false;
+        }
+        state.gate = Gate::Closed;
+        state.mail = Batch::new();
+        true
+    }
+
+    /// How many new items were ever let in.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+impl<T, N> Batch<T, N> {
+    pub(crate) const fn new() -> Batch<T, N> {
+        Batch {
+            main: Vec::new(),
+            tail: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.main.is_empty() && self.tail.is_empty() && self.notices.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(inbox: &Inbox<u32, char>) -> Batch<u32, char> {
+        let mut batch = Batch::new();
+        inbox.drain(&mut batch);
+        batch
+    }
+
+    #[test]
+    fn one_ring_per_sleep_whatever_the_number_of_producers() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert!(inbox.try_sleep());
+        assert_eq!(
+            inbox.push_new_with(Lane::Main, Urgency::Now, || 1),
+            Some(Ring::Needed)
+        );
+        for item in 2..12 {
+            assert_eq!(
+                inbox.push_new_with(Lane::Main, Urgency::Now, || item),
+                Some(Ring::NotNeeded)
+            );
+        }
+        assert_eq!(inbox.push_wake(12), Ok(Ring::NotNeeded));
+        assert_eq!(inbox.post('x'), Ring::NotNeeded);
+        let batch = drain(&inbox);
+        assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
+        assert_eq!(batch.notices, ['x']);
+    }
+
+    #[test]
+    fn it_refuses_to_sleep_on_mail() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert_eq!(
+            inbox.push_new_with(Lane::Tail, Urgency::Now, || 1),
+            Some(Ring::NotNeeded)
+        );
+        assert!(!inbox.try_sleep());
+        assert_eq!(drain(&inbox).tail, [1]);
+        assert!(inbox.try_sleep());
+    }
+
+    #[test]
+    fn a_lazy_item_does_not_ring_and_goes_out_before_the_one_that_does() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert!(inbox.try_sleep());
+        assert_eq!(
+            inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1),
+            Some(Ring::NotNeeded)
+        );
+        assert_eq!(
+            inbox.push_new_with(Lane::Main, Urgency::Now, || 2),
+            Some(Ring::Needed)
+        );
+        assert_eq!(drain(&inbox).main, [1, 2]);
+    }
+
+    #[test]
+    fn the_gate_refuses_new_items_first_and_wakes_last() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        inbox.refuse_new();
+        assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
+        assert_eq!(inbox.push_wake(2), Ok(Ring::NotNeeded));
+        assert!(!inbox.close_if_empty(), "a wake is inside");
+        assert_eq!(drain(&inbox).main, [2]);
+        assert!(inbox.close_if_empty());
+        assert_eq!(inbox.push_wake(3), Err(3));
+        assert_eq!(inbox.post('x'), Ring::NotNeeded);
+        assert_eq!(inbox.accepted(), 0);
+    }
+
+    #[test]
+    fn a_refused_item_is_not_even_made() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        inbox.refuse_new();
+        let make = || panic!("made although refused");
+        assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, make), None);
+    }
+
+    #[test]
+    fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert!(inbox.try_sleep());
+        assert_eq!(inbox.push_wake(1), Ok(Ring::Needed));
+        inbox.ring_failed();
+        assert_eq!(inbox.push_wake(2), Ok(Ring::Needed));
+    }
+}

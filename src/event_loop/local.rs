@@ -1,0 +1,197 @@
+//! The half of a loop that only its own thread can reach.
+//!
+//! - `!Send` by its `Rc` and cells: the compiler keeps it on the loop thread.
+//! - A field is borrowed for one push, pop or swap; no borrow is alive while user code runs (poll,
+//!   wake, drop, hook, closure).
+//! - `gate` mirrors the inbox's gate. Only the loop closes that gate, so on the loop thread this
+//!   cell is as good as the lock.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use crate::event_loop::arena::{Arena, Key};
+use crate::event_loop::counters::End;
+use crate::event_loop::inbox::Lane;
+use crate::event_loop::shared::{Mail, Notice, Shared};
+use crate::group::GroupCore;
+use crate::panic::{PanicSite, contain_drop, discard};
+use crate::sync::Arc;
+use crate::task::Runnable;
+use crate::task::live::{Live, LiveKey};
+
+/// The loop thread's half.
+pub(crate) struct Local {
+    pub(crate) shared: Arc<Shared>,
+    /// The group, kept alive by its loop threads; `loopgroup::spawn` finds its siblings here.
+    pub(crate) core: Arc<GroupCore>,
+    /// Tasks to run.
+    run: RefCell<VecDeque<Runnable>>,
+    /// Tasks woken by readiness in this turn.
+    io: RefCell<VecDeque<Runnable>>,
+    /// Tasks for the end of the iteration.
+    tail: RefCell<VecDeque<Runnable>>,
+    /// Set while the reactor wakes: a task woken now is I/O work.
+    io_turn: Cell<bool>,
+    live: RefCell<Live>,
+    pub(crate) arena: RefCell<Arena>,
+    /// Whether new tasks are let in.
+    open: Cell<bool>,
+    /// Set while a refused task is dropped on this thread: it was never ours to count.
+    refusing: Cell<bool>,
+    /// Runnables run, ever; a change of it is activity.
+    polls: Cell<u64>,
+}
+
+impl Local {
+    pub(crate) fn new(shared: Arc<Shared>, core: Arc<GroupCore>) -> Local {
+        Local {
+            shared,
+            core,
+            run: RefCell::default(),
+            io: RefCell::default(),
+            tail: RefCell::default(),
+            io_turn: Cell::new(false),
+            live: RefCell::default(),
+            arena: RefCell::default(),
+            open: Cell::new(true),
+            refusing: Cell::new(false),
+            polls: Cell::new(0),
+        }
+    }
+
+    /// Queues a task that was woken on this thread.
+    pub(crate) fn push_wake(&self, runnable: Runnable) {
+        let queue = if self.io_turn.get() {
+            &self.io
+        } else {
+            &self.run
+        };
+        queue.borrow_mut().push_back(runnable);
+    }
+
+    /// Queues a task that was submitted on this thread, past an open gate.
+    pub(crate) fn push_new(&self, runnable: Runnable, lane: Lane) {
+        self.shared.counters.accept_at_home();
+        let queue = match lane {
+            Lane::Main => &self.run,
+            Lane::Tail => &self.tail,
+        };
+        queue.borrow_mut().push_back(runnable);
+    }
+
+    /// Takes the mail in: items to their queues, messages done at once.
+    pub(crate) fn collect(&self, mail: &mut Mail) {
+        if !self.shared.inbox.drain(mail) {
+            return;
+        }
+        self.run.borrow_mut().extend(mail.main.drain(..));
+        self.tail.borrow_mut().extend(mail.tail.drain(..));
+        for notice in mail.notices.drain(..) {
+            match notice {
+                // Being awake is the whole message.
+                Notice::Look => {}
+                Notice::Unbind(key) => self.unbind(key),
+            }
+        }
+    }
+
+    /// Drops a loop-bound value whose last handle is gone.
+    fn unbind(&self, key: Key) {
+        let value = self.arena.borrow_mut().remove(key);
+        if let Err(payload) = contain_drop(value) {
+            self.shared
+                .report_panic(PanicSite::LoopBound, &*payload, None);
+            discard(payload);
+        }
+    }
+
+    pub(crate) fn next_task(&self) -> Option<Runnable> {
+        self.run.borrow_mut().pop_front()
+    }
+
+    pub(crate) fn next_io_task(&self) -> Option<Runnable> {
+        self.io.borrow_mut().pop_front()
+    }
+
+    /// Takes the tail tasks of this iteration; what they queue belongs to the next.
+    pub(crate) fn take_tail(&self) -> VecDeque<Runnable> {
+        self.tail.take()
+    }
+
+    /// Any queued task at all.
+    pub(crate) fn next_of_any(&self) -> Option<Runnable> {
+        self.next_task()
+            .or_else(|| self.next_io_task())
+            .or_else(|| self.tail.borrow_mut().pop_front())
+    }
+
+    /// How many tasks are queued on this side of the inbox.
+    pub(crate) fn queued(&self) -> usize {
+        self.run.borrow().len() + self.io.borrow().len() + self.tail.borrow().len()
+    }
+
+    pub(crate) fn queued_io(&self) -> usize {
+        self.io.borrow().len()
+    }
+
+    /// Runs a task once.
+    pub(crate) fn run_one(&self, runnable: Runnable) {
+        self.polls.set(self.polls.get() + 1);
+        runnable.run();
+    }
+
+    pub(crate) fn polls(&self) -> u64 {
+        self.polls.get()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.get()
+    }
+
+    /// Refuses new tasks from here on, on this side and on the other.
+    pub(crate) fn refuse_new(&self) {
+        self.open.set(false);
+        self.shared.inbox.refuse_new();
+    }
+
+    /// Drops a task that was refused, without counting it.
+    pub(crate) fn drop_refused(&self, runnable: Runnable) {
+        let outer = self.refusing.replace(true);
+        drop(runnable);
+        self.refusing.set(outer);
+    }
+
+    /// Notes that a task leaves the queue for the first time.
+    pub(crate) fn begin(&self) {
+        self.shared.counters.begin();
+        if let Some(bound) = &self.shared.bound {
+            bound.release();
+        }
+    }
+
+    /// Notes that a task is dropped that was never polled.
+    pub(crate) fn dropped_unpolled(&self, end: End) {
+        if !self.refusing.get() {
+            self.begin();
+            self.shared.counters.end(end);
+        }
+    }
+
+    pub(crate) fn enter_live(&self, waker: Waker) -> LiveKey {
+        self.live.borrow_mut().insert(waker)
+    }
+
+    pub(crate) fn leave_live(&self, key: LiveKey) {
+        let waker = self.live.borrow_mut().remove(key);
+        drop(waker);
+    }
+
+    pub(crate) fn has_live(&self) -> bool {
+        !self.live.borrow().is_empty()
+    }
+
+    pub(crate) fn live_wakers(&self) -> Vec<Waker> {
+        self.live.borrow().wakers()
+    }
+}

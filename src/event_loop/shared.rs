@@ -1,0 +1,289 @@
+//! The half of a loop that any thread may reach.
+//!
+//! - Everything a submitter needs is here: the mailbox, the bell, the state, the counters.
+//! - It holds its group weakly; the loop thread is what keeps a group's core alive.
+//! - Locks are leaves: no two of them are held at once, and none while user code runs.
+//!
+//! A submission goes: thread started → bound → gate → queue. Each step may refuse, and what a step
+//! has taken is given back when a later one refuses.
+
+use std::fmt;
+use std::panic::Location;
+use std::time::Instant;
+
+use crate::builder::{Config, RejectPolicy, Verdict};
+use crate::error::RejectReason;
+use crate::event_loop::EventLoop;
+use crate::event_loop::arena::Key;
+use crate::event_loop::context;
+use crate::event_loop::counters::{Bound, Counters};
+use crate::event_loop::hooks::Hooks;
+use crate::event_loop::inbox::{Batch, Inbox, Lane, Ring, Urgency};
+use crate::event_loop::launch::Seat;
+use crate::event_loop::shutdown::Control;
+use crate::event_loop::state::{State, StateCell};
+use crate::group::{GroupCore, Token};
+use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
+use crate::reactor::Doorbell;
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
+use crate::task::Runnable;
+use crate::termination::Termination;
+use crate::waiters::Waiters;
+
+/// What a loop takes out of its inbox.
+pub(crate) type Mail = Batch<Runnable, Notice>;
+
+/// A message to the loop itself: not a task, never refused while the loop lives.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// Something changed that the loop looks at in every turn.
+    Look,
+    /// The last handle of a loop-bound value is gone.
+    Unbind(Key),
+}
+
+/// The shared half.
+pub(crate) struct Shared {
+    pub(crate) index: usize,
+    pub(crate) inbox: Inbox<Runnable, Notice>,
+    pub(crate) bell: Doorbell,
+    pub(crate) state: StateCell,
+    pub(crate) counters: Counters,
+    pub(crate) bound: Option<Bound>,
+    pub(crate) control: Mutex<Control>,
+    pub(crate) hooks: Hooks,
+    /// What the thread will need, until it has it.
+    pub(crate) seat: Seat,
+    /// `EventLoop` values in existence, the core's own one included.
+    pub(crate) handles: AtomicUsize,
+    /// Who waits for the start of the shutdown.
+    pub(crate) shutdown_waiters: Mutex<Waiters>,
+    pub(crate) termination: Arc<Termination>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) core: Weak<GroupCore>,
+    pub(crate) token: Weak<Token>,
+}
+
+impl Shared {
+    /// Makes sure that the thread runs and that there is a place below the bound.
+    ///
+    /// Asks the reject policy when there is none. A place that was taken is given back by
+    /// [`Shared::cancel_admission`] if the gate refuses later.
+    pub(crate) fn admit(self: &Arc<Shared>) -> Result<(), RejectReason> {
+        self.ensure_started()?;
+        let Some(bound) = &self.bound else {
+            return Ok(());
+        };
+        let mut attempt = 0;
+        while !bound.take() {
+            if self.state.get().is_shutdown() {
+                return Err(RejectReason::ShutDown);
+            }
+            attempt += 1;
+            if !self.may_retry(attempt) {
+                return Err(RejectReason::QueueFull);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the policy about a full queue; waits as the policy says.
+    #[cold]
+    fn may_retry(self: &Arc<Shared>, attempt: u32) -> bool {
+        match self.config.reject_policy {
+            RejectPolicy::Reject => false,
+            RejectPolicy::Backoff { retries, interval } => {
+                // A loop must not sleep, and while this very loop waits nothing leaves its queue.
+                if attempt > retries || context::is_loop() {
+                    return false;
+                }
+                self.answer(Ring::Needed);
+                std::thread::sleep(interval);
+                true
+            }
+            RejectPolicy::Custom(decide) => {
+                let this = EventLoop::new(self);
+                match contain(|| decide(&this, attempt)) {
+                    // On the loop itself a retry cannot succeed: the queue moves only when the
+                    // caller returns.
+                    Ok(Verdict::Retry) => context::with_home(self, |_| ()).is_none(),
+                    Ok(Verdict::Reject) => false,
+                    Err(payload) => {
+                        self.report_panic(PanicSite::Task, &*payload, None);
+                        discard(payload);
+                        false
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives back what [`Shared::admit`] took.
+    pub(crate) fn cancel_admission(&self) {
+        if let Some(bound) = &self.bound {
+            bound.release();
+        }
+    }
+
+    /// Queues an admitted task that is already made; a refused one is dropped here, uncounted.
+    pub(crate) fn push(
+        self: &Arc<Shared>,
+        runnable: Runnable,
+        lane: Lane,
+        urgency: Urgency,
+    ) -> Result<(), RejectReason> {
+        let mut runnable = Some(runnable);
+        let mut take = || runnable.take().expect("the task is taken once");
+        if self.push_with(lane, urgency, &mut take).is_ok() {
+            return Ok(());
+        }
+        let refused = runnable.expect("a refused task is not taken");
+        // User code: the future's destructor. Nothing is held.
+        match context::current() {
+            Some(local) => local.drop_refused(refused),
+            None => drop(refused),
+        }
+        Err(RejectReason::ShutDown)
+    }
+
+    /// Makes and queues an admitted task, or does not even make it.
+    pub(crate) fn push_with(
+        self: &Arc<Shared>,
+        lane: Lane,
+        urgency: Urgency,
+        make: impl FnOnce() -> Runnable,
+    ) -> Result<(), RejectReason> {
+        let mut make = Some(make);
+        let mut make = || (make.take().expect("the task is made once"))();
+        let at_home = context::with_home(self, |local| {
+            local.is_open().then(|| local.push_new(make(), lane))
+        });
+        let accepted = match at_home {
+            Some(accepted) => accepted.is_some(),
+            None => match self.inbox.push_new_with(lane, urgency, make) {
+                Some(ring) => {
+                    self.answer(ring);
+                    true
+                }
+                None => false,
+            },
+        };
+        if accepted {
+            return Ok(());
+        }
+        self.cancel_admission();
+        Err(RejectReason::ShutDown)
+    }
+
+    /// Rings if the inbox says so.
+    pub(crate) fn answer(&self, ring: Ring) {
+        if ring == Ring::NotNeeded {
+            return;
+        }
+        // The write of a few bytes to an eventfd does not fail; should it, the duty to ring is
+        // handed to the next producer.
+        for _ in 0..16 {
+            if self.bell.ring().is_ok() {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.inbox.ring_failed();
+    }
+
+    /// Leaves a message for the loop.
+    pub(crate) fn post(&self, notice: Notice) {
+        let ring = self.inbox.post(notice);
+        self.answer(ring);
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.counters.pending(self.inbox.accepted())
+    }
+
+    /// Whether nobody outside the loop's own tasks could submit any more.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.token.strong_count() == 0 && self.handles.load(Ordering::SeqCst) <= 1
+    }
+
+    pub(crate) fn report_panic(
+        &self,
+        site: PanicSite,
+        payload: &(dyn std::any::Any + Send),
+        location: Option<&'static Location<'static>>,
+    ) {
+        Shared::report_panic_of(Some(self), site, payload, location);
+    }
+
+    /// Reports a panic that nobody can join, of a loop or of no loop.
+    #[cold]
+    pub(crate) fn report_panic_of(
+        shared: Option<&Shared>,
+        site: PanicSite,
+        payload: &(dyn std::any::Any + Send),
+        location: Option<&'static Location<'static>>,
+    ) {
+        let panic = TaskPanic {
+            site,
+            payload,
+            location,
+            index: shared.map(|shared| shared.index),
+        };
+        let handler = shared.and_then(|shared| shared.config.on_panic.as_deref());
+        report(handler, &panic);
+    }
+
+    /// Wakes who waits for the start of the shutdown.
+    pub(crate) fn announce_shutdown(&self) {
+        let wakers = self.shutdown_waiters.lock().fire();
+        for (_, waker) in wakers {
+            if let Err(payload) = contain(|| waker.wake()) {
+                self.report_panic(PanicSite::Waker, &*payload, None);
+                discard(payload);
+            }
+        }
+    }
+
+    /// Notes the end of this loop with itself and with its group.
+    pub(crate) fn terminate(&self, end: Ending, group: Option<&Termination>) {
+        let figures = self.counters.figures(self.inbox.accepted());
+        debug_assert_eq!(
+            figures.accepted,
+            figures.completed + figures.panicked + figures.cancelled,
+            "every accepted task has ended"
+        );
+        let report = crate::report::LoopReport {
+            index: self.index,
+            started: end.started,
+            cause: end.cause,
+            error: end.error.map(Arc::new),
+            requested_at: end.requested_at,
+            ended_at: Instant::now(),
+            figures,
+            rejected: Arc::clone(&self.counters.rejected),
+        };
+        self.state.advance(State::Terminated);
+        self.announce_shutdown();
+        self.termination.child_done(0, report.clone());
+        if let Some(group) = group {
+            group.child_done(self.index, report);
+        }
+    }
+}
+
+/// How a loop ended.
+pub(crate) struct Ending {
+    pub(crate) started: bool,
+    pub(crate) cause: crate::report::Cause,
+    pub(crate) error: Option<std::io::Error>,
+    pub(crate) requested_at: Instant,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("index", &self.index)
+            .field("state", &self.state.get())
+            .finish_non_exhaustive()
+    }
+}

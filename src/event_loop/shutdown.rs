@@ -1,0 +1,335 @@
+//! How a loop ends.
+//!
+//! ```text
+//!   request ──▶ ShuttingDown ──step says End──▶ finish: hooks ▸ gate ▸ last pass ▸ cancel ▸ close
+//!                  │     ▲                                       │
+//!                  └─step┘ (works and accepts as before)         └──▶ Terminated, announced last
+//! ```
+//!
+//! - The first request sets the terms; `shutdown_now` may shorten them; all others only observe.
+//! - Activity is a task polled or accepted, or a hook run. The quiet period is measured from the later
+//!   of the request and the last activity, and waited for in the driver: no sleeping, no ticking.
+//! - The timeout is looked at in every turn, whether tasks are queued or not: a task that wakes
+//!   itself for ever does not hold the loop. (A poll that never returns does; nothing in one thread
+//!   can help that.)
+//! - Every accepted hook runs: in order when the queue first runs empty, and what is left at the end.
+//! - `finish` runs on every way out, also when the loop fails or its body unwinds. It waits for live
+//!   tasks, not merely for an empty queue: a foreign thread may be between async-task's state change
+//!   and our push.
+
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::error::RejectReason;
+use crate::event_loop::hooks::Hook;
+use crate::event_loop::local::Local;
+use crate::event_loop::shared::{Ending, Mail, Notice, Shared};
+use crate::event_loop::state::State;
+use crate::group::GroupCore;
+use crate::panic::{PanicSite, contain, contain_drop, discard};
+use crate::reactor::Driver;
+use crate::report::Cause;
+use crate::sync::Arc;
+
+/// The default quiet period, as Netty's.
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
+/// The default timeout, as Netty's.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Checks the terms of a graceful shutdown.
+pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request> {
+    if timeout < quiet {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("timeout ({timeout:?}) must not be shorter than quiet ({quiet:?})"),
+        ));
+    }
+    Ok(Request::Graceful { quiet, timeout })
+}
+
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request {
+    Graceful { quiet: Duration, timeout: Duration },
+    Drain { timeout: Duration },
+    Now,
+}
+
+/// What has been asked for; protected by its lock in [`Shared`].
+#[derive(Debug, Default)]
+pub(crate) struct Control(Option<Terms>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) requested_at: Instant,
+    pub(crate) until: Until,
+    /// `None`: beyond the end of the clock.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// What ends the phase besides the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    Quiet(Duration),
+    Drained,
+    Now,
+}
+
+impl Control {
+    /// Notes a request, by the rule that the first one counts and `Now` shortens.
+    pub(crate) fn note(&mut self, request: Request, now: Instant) {
+        match (&mut self.0, request) {
+            (Some(terms), Request::Now) => terms.until = Until::Now,
+            (Some(_), _) => {}
+            (none, request) => {
+                let (until, timeout) = match request {
+                    Request::Graceful { quiet, timeout } => (Until::Quiet(quiet), timeout),
+                    Request::Drain { timeout } => (Until::Drained, timeout),
+                    Request::Now => (Until::Now, Duration::ZERO),
+                };
+                *none = Some(Terms {
+                    requested_at: now,
+                    until,
+                    deadline: now.checked_add(timeout),
+                });
+            }
+        }
+    }
+
+    pub(crate) fn is_requested(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn terms(&self) -> Option<Terms> {
+        self.0
+    }
+}
+
+impl Shared {
+    /// Asks the loop to end.
+    pub(crate) fn request(self: &Arc<Shared>, request: Request) {
+        self.control.lock().note(request, Instant::now());
+        if !self.seat.is_taken() {
+            if let Some(core) = self.core.upgrade() {
+                self.end_unstarted(&core);
+            }
+        }
+        self.state.advance(State::ShuttingDown);
+        self.announce_shutdown();
+        // A message, not a flag: a loop that is about to sleep must find it under the lock.
+        self.post(Notice::Look);
+    }
+
+    /// Ends a loop that never had a thread; starts one only if there are hooks to run.
+    pub(crate) fn end_unstarted(self: &Arc<Shared>, core: &Arc<GroupCore>) {
+        if self.end_without_thread(core, None) {
+            return;
+        }
+        // Taken, being started (the new thread, or its failure, sees the request), or with hooks.
+        if self.hooks.is_empty() {
+            return;
+        }
+        if let Err(reason) = self.ensure_started() {
+            self.end_without_thread(core, Some(reason));
+        }
+    }
+
+    /// Ends the loop here if its seat is free and it has no hooks, or cannot run them.
+    fn end_without_thread(
+        self: &Arc<Shared>,
+        core: &Arc<GroupCore>,
+        failure: Option<RejectReason>,
+    ) -> bool {
+        let closable = || failure.is_some() || self.hooks.close_if_empty();
+        let Some(driver) = self.seat.take_if(closable) else {
+            return false;
+        };
+        drop(driver);
+        for hook in self.hooks.close() {
+            if let Err(payload) = contain_drop(hook) {
+                discard(payload);
+            }
+        }
+        self.inbox.refuse_new();
+        let closed = self.inbox.close_if_empty();
+        debug_assert!(closed, "nothing is accepted before the thread runs");
+        let terms = self.control.lock().terms();
+        let cause = match (&failure, terms.map(|terms| terms.until)) {
+            (Some(_), _) => Cause::Failed,
+            (None, Some(Until::Drained)) => Cause::Drained,
+            (None, Some(Until::Now)) => Cause::Now,
+            (None, _) => Cause::Idle,
+        };
+        let ending = Ending {
+            started: false,
+            cause,
+            error: failure.map(|reason| io::Error::other(reason.to_string())),
+            requested_at: terms.map_or_else(Instant::now, |terms| terms.requested_at),
+        };
+        self.terminate(ending, Some(&core.termination));
+        true
+    }
+}
+
+/// What a turn of a loop that shuts down comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Go on; wait until this moment at most.
+    Wait(Option<Instant>),
+    End(Cause),
+}
+
+/// How far the shutdown of a running loop has come; loop thread only.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    last_activity: Instant,
+    seen: Activity,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Activity {
+    polls: u64,
+    pending: usize,
+}
+
+impl Activity {
+    fn of(local: &Local) -> Activity {
+        Activity {
+            polls: local.polls(),
+            pending: local.shared.pending(),
+        }
+    }
+}
+
+impl Progress {
+    pub(crate) fn begin(local: &Local, terms: &Terms) -> Progress {
+        Progress {
+            last_activity: terms.requested_at,
+            seen: Activity::of(local),
+        }
+    }
+
+    /// Looks where the shutdown stands.
+    pub(crate) fn step(&mut self, local: &Local, terms: &Terms, now: Instant) -> Step {
+        let seen = Activity::of(local);
+        if seen != self.seen {
+            self.seen = seen;
+            self.last_activity = now;
+        }
+        if terms.until == Until::Now {
+            return Step::End(Cause::Now);
+        }
+        if terms.deadline.is_some_and(|deadline| now >= deadline) {
+            return Step::End(Cause::Timeout);
+        }
+        let shared = &local.shared;
+        if local.queued() > 0 || shared.inbox.has_mail() {
+            return Step::Wait(Some(now));
+        }
+        if run_waiting_hooks(local) {
+            self.last_activity = now;
+            return Step::Wait(Some(now));
+        }
+        if shared.counters.live() == 0 && shared.pending() == 0 {
+            if terms.until == Until::Drained {
+                return Step::End(Cause::Drained);
+            }
+            if shared.is_unreachable() {
+                return Step::End(Cause::Idle);
+            }
+        }
+        let quiet_at = match terms.until {
+            Until::Quiet(quiet) => {
+                let quiet_at = self.last_activity.checked_add(quiet);
+                if quiet_at.is_some_and(|quiet_at| now >= quiet_at) {
+                    return Step::End(Cause::Quiet);
+                }
+                quiet_at
+            }
+            Until::Drained | Until::Now => None,
+        };
+        Step::Wait(match (quiet_at, terms.deadline) {
+            (Some(quiet_at), Some(deadline)) => Some(quiet_at.min(deadline)),
+            (one, other) => one.or(other),
+        })
+    }
+}
+
+/// Runs the hooks that are waiting now; what they add waits for the next round.
+fn run_waiting_hooks(local: &Local) -> bool {
+    let hooks = local.shared.hooks.take();
+    let any = !hooks.is_empty();
+    for hook in hooks {
+        run_hook(local, hook);
+    }
+    any
+}
+
+fn run_hook(local: &Local, hook: Hook) {
+    let Hook { call, location } = hook;
+    let result = contain(call);
+    local.shared.counters.hook_run(result.is_err());
+    if let Err(payload) = result {
+        let site = PanicSite::ShutdownHook;
+        local.shared.report_panic(site, &*payload, Some(location));
+        discard(payload);
+    }
+}
+
+/// Takes the loop from wherever it is to the point where nothing of it is left but its report.
+pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, cause: Cause) {
+    let shared = &local.shared;
+    shared.state.advance(State::ShuttingDown);
+    shared.announce_shutdown();
+    // The list closes first: a hook that adds itself again for ever is refused here.
+    for hook in shared.hooks.close() {
+        run_hook(local, hook);
+    }
+    shared.state.advance(State::Shutdown);
+    local.refuse_new();
+    local.collect(mail);
+    if !matches!(cause, Cause::Timeout | Cause::Now | Cause::Failed) {
+        // What came in between the last look and the gate was accepted: it gets its run.
+        for _ in 0..local.queued() {
+            if let Some(runnable) = local.next_of_any() {
+                local.run_one(runnable);
+            }
+        }
+    }
+    cancel_all(local, driver, mail);
+    let values = local.arena.borrow_mut().clear();
+    for value in values {
+        if let Err(payload) = contain_drop(value) {
+            shared.report_panic(PanicSite::LoopBound, &*payload, None);
+            discard(payload);
+        }
+    }
+}
+
+/// Drops every task of the loop, here, and closes the inbox behind the last one.
+fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
+    let shared = &local.shared;
+    loop {
+        for waker in local.live_wakers() {
+            // Ours: the waker of a task, which leads to `schedule`.
+            waker.wake();
+        }
+        local.collect(mail);
+        while let Some(runnable) = local.next_of_any() {
+            // Closes the task and drops its future; the harness contains what its destructor does.
+            drop(runnable);
+        }
+        if local.has_live() {
+            // Some thread has taken a wake and not pushed it yet: its push rings.
+            if shared.inbox.try_sleep() {
+                if driver.wait(&shared.bell, None).is_err() {
+                    std::thread::yield_now();
+                }
+                shared.inbox.awake();
+            }
+        } else if shared.inbox.close_if_empty() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The group: a cheap handle to N loops.
+//!
+//! - User handles share a [`Token`]; dropping the last one *requests* a shutdown and never blocks or
+//!   joins, so it may happen anywhere, also on one of the group's own loops.
+//! - The loop threads own the core: it outlives the token until the last loop has ended.
+//! - A loop knows its group weakly, so there is no cycle.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::io;
+
+use std::time::Duration;
+
+use crate::block_on;
+use crate::builder::Builder;
+use crate::chooser::{Chooser, GroupView, RoundRobin};
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::EventLoop;
+use crate::event_loop::context;
+use crate::event_loop::shutdown::{self, Request};
+use crate::event_loop::state::State;
+use crate::panic::{contain, discard};
+use crate::sync::Arc;
+use crate::task::join::JoinHandle;
+use crate::termination::{Termination, TerminationFuture};
+
+/// A group of event loops: each one thread, each the home of its tasks.
+///
+/// It is a handle: clones share the group. Dropping the last one requests a graceful shutdown with
+/// no quiet period and returns at once.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(2)?;
+/// let handles: Vec<_> = (0..4)
+///     .map(|n| group.spawn(async move { n * n }))
+///     .collect();
+/// for (n, handle) in handles.into_iter().enumerate() {
+///     assert_eq!(group.block_on(handle).unwrap(), n * n);
+/// }
+/// let report = group.shutdown_now().wait();
+/// assert_eq!(report.completed(), 4);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone)]
+pub struct EventLoopGroup {
+    core: Arc<GroupCore>,
+    /// Held for its drop.
+    _token: Arc<Token>,
+}
+
+/// What the loops of a group share.
+pub(crate) struct GroupCore {
+    pub(crate) loops: Box<[EventLoop]>,
+    /// `None` is round-robin, without the detour through a vtable.
+    pub(crate) chooser: Option<Box<dyn Chooser>>,
+    /// The default, and what a panicking chooser falls back to.
+    pub(crate) fallback: RoundRobin,
+    /// Where a key belongs; secret, so that nobody can aim all keys at one loop.
+    pub(crate) keys: RandomState,
+    pub(crate) termination: Arc<Termination>,
+}
+
+/// What all user handles of a group share: its drop asks the loops to end.
+pub(crate) struct Token {
+    core: Arc<GroupCore>,
+}
+
+impl Token {
+    pub(crate) fn new(core: Arc<GroupCore>) -> Token {
+        Token { core }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.core.request(Request::Graceful {
+            quiet: Duration::ZERO,
+            timeout: shutdown::TIMEOUT,
+        });
+    }
+}
+
+impl GroupCore {
+    /// The loop for the next submission.
+    pub(crate) fn next(&self) -> &EventLoop {
+        let len = self.loops.len();
+        let index = match &self.chooser {
+            None => self.fallback.pick(len),
+            Some(chooser) => self.ask(&**chooser) % len,
+        };
+        let chosen = &self.loops[index];
+        if chosen.state() < State::ShuttingDown {
+            return chosen;
+        }
+        self.around(index)
+    }
+
+    fn ask(&self, chooser: &dyn Chooser) -> usize {
+        contain(|| chooser.choose(&GroupView::new(self))).unwrap_or_else(|payload| {
+            discard(payload);
+            self.fallback.pick(self.loops.len())
+        })
+    }
+
+    /// Looks past a loop that is going away alone: for one that is not, else for one that accepts.
+    #[cold]
+    fn around(&self, index: usize) -> &EventLoop {
+        let (before, from) = self.loops.split_at(index);
+        let find = |limit: State| from.iter().chain(before).find(|one| one.state() < limit);
+        find(State::ShuttingDown)
+            .or_else(|| find(State::Shutdown))
+            .unwrap_or(&self.loops[index])
+    }
+
+    pub(crate) fn request(&self, request: Request) {
+        for one in &self.loops {
+            one.shared().request(request);
+        }
+    }
+}
+
+impl EventLoopGroup {
+    /// Makes a group of `loops` loops with default settings; threads start on first use.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `loops` is 0; else what the system says when it cannot make a selector.
+    pub fn new(loops: usize) -> io::Result<EventLoopGroup> {
+        EventLoopGroup::builder().loops(loops).build()
+    }
+
+    /// Configures a group.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) fn from_parts(core: Arc<GroupCore>, token: Arc<Token>) -> EventLoopGroup {
+        EventLoopGroup {
+            core,
+            _token: token,
+        }
+    }
+
+    pub(crate) fn from_token(token: Arc<Token>) -> EventLoopGroup {
+        EventLoopGroup {
+            core: Arc::clone(&token.core),
+            _token: token,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<GroupCore> {
+        &self.core
+    }
+
+    /// Returns the loop that the chooser picks: the loops in turn, by default.
+    ///
+    /// A loop that is shutting down alone is skipped while another one is not.
+    pub fn next(&self) -> &EventLoop {
+        self.core.next()
+    }
+
+    /// Returns the loops, in order.
+    pub fn loops(&self) -> &[EventLoop] {
+        &self.core.loops
+    }
+
+    /// Returns the number of loops.
+    pub fn len(&self) -> usize {
+        self.core.loops.len()
+    }
+
+    /// Returns `false`: a group has at least one loop.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Starts the thread of every loop now, instead of on first use.
+    ///
+    /// # Errors
+    ///
+    /// The first error, naming the loop; loops that have started stay so, and all stay usable.
+    pub fn start(&self) -> io::Result<()> {
+        for one in &self.core.loops {
+            one.shared().ensure_started().map_err(|reason| {
+                let error = io::Error::from(Rejected::new((), reason));
+                io::Error::new(error.kind(), format!("loop {}: {error}", one.index()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Spawns a future on [`next`](EventLoopGroup::next).
+    ///
+    /// A refusal shows in the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
+    /// back.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.next().spawn(future)
+    }
+
+    /// Spawns a future on the loop with this index.
+    ///
+    /// If there is no such loop the handle resolves to a refusal,
+    /// [`NoSuchLoop`](RejectReason::NoSuchLoop).
+    #[track_caller]
+    pub fn spawn_on<F>(&self, index: usize, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match self.core.loops.get(index) {
+            Some(one) => one.spawn(future),
+            None => {
+                self.core.termination.count_stray();
+                JoinHandle::refused(RejectReason::NoSuchLoop)
+            }
+        }
+    }
+
+    /// Makes a future on the next loop and runs it there; it need not be `Send`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{cell::Cell, rc::Rc};
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let handle = group.spawn_with(|| {
+    ///     let local = Rc::new(Cell::new(1)); // never leaves the loop
+    ///     async move {
+    ///         loopgroup::yield_now().await;
+    ///         local.set(local.get() + 1);
+    ///         local.get()
+    ///     }
+    /// });
+    /// assert_eq!(group.block_on(handle).unwrap(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.next().spawn_with(init)
+    }
+
+    /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoop, EventLoopGroup};
+    ///
+    /// let group = EventLoopGroup::new(4)?;
+    /// let home = || async { EventLoop::current().map(|ev| ev.index()) };
+    /// let one = group.block_on(group.spawn_keyed("user 7", home())).unwrap();
+    /// let two = group.block_on(group.spawn_keyed("user 7", home())).unwrap();
+    /// assert_eq!(one, two);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_keyed<K, F>(&self, key: &K, future: F) -> JoinHandle<F::Output>
+    where
+        K: Hash + ?Sized,
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let hash = self.core.keys.hash_one(key);
+        let index = (hash % self.core.loops.len() as u64) as usize;
+        self.core.loops[index].spawn(future)
+    }
+
+    /// Spawns a future on the next loop, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason.
+    #[track_caller]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.next().try_spawn(future)
+    }
+
+    /// Polls `future` on this thread until it is done; inside, [`loopgroup::spawn`](crate::spawn)
+    /// spawns on this group.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that is an event loop, of any group; see [`block_on`](crate::block_on).
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        block_on::refuse_on_loop("EventLoopGroup::block_on");
+        let _entered = context::enter_group(self);
+        block_on::block_on(future)
+    }
+
+    /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
+    ///
+    /// The loops go on to work and to accept until nothing has happened for the quiet period, or
+    /// nobody is left who could submit, or the timeout has passed.
+    pub fn shutdown_gracefully(&self) -> TerminationFuture {
+        self.request(Request::Graceful {
+            quiet: shutdown::QUIET,
+            timeout: shutdown::TIMEOUT,
+        })
+    }
+
+    /// Ends the group gracefully, on these terms.
+    ///
+    /// A task that waits for longer than `quiet` is cancelled at its end; if handlers wait for slow
+    /// things, see [`drain`](EventLoopGroup::drain). `timeout` bounds the shutdown also against tasks
+    /// that never come to rest.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    pub fn shutdown_gracefully_with(
+        &self,
+        quiet: Duration,
+        timeout: Duration,
+    ) -> io::Result<TerminationFuture> {
+        Ok(self.request(shutdown::graceful(quiet, timeout)?))
+    }
+
+    /// Ends the group when no task is live or queued any more, or at `timeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, EventLoopGroup};
+    /// use std::time::Duration;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// group.spawn(async { for _ in 0..100 { loopgroup::yield_now().await } });
+    /// let report = group.drain(Duration::from_secs(10)).wait();
+    /// assert_eq!(report.loops()[0].cause(), Cause::Drained);
+    /// assert_eq!((report.completed(), report.cancelled()), (1, 0));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn drain(&self, timeout: Duration) -> TerminationFuture {
+        self.request(Request::Drain { timeout })
+    }
+
+    /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.
+    pub fn shutdown_now(&self) -> TerminationFuture {
+        self.request(Request::Now)
+    }
+
+    /// Observes the end of the group without asking for it.
+    pub fn termination(&self) -> TerminationFuture {
+        self.core.termination.future()
+    }
+
+    /// Says whether a shutdown of every loop was requested.
+    pub fn is_shutting_down(&self) -> bool {
+        self.all(State::is_shutting_down)
+    }
+
+    /// Says whether every loop refuses new work.
+    pub fn is_shutdown(&self) -> bool {
+        self.all(State::is_shutdown)
+    }
+
+    /// Says whether every loop has ended.
+    pub fn is_terminated(&self) -> bool {
+        self.all(State::is_terminated)
+    }
+
+    fn all(&self, ask: fn(State) -> bool) -> bool {
+        self.core.loops.iter().all(|one| ask(one.state()))
+    }
+
+    fn request(&self, request: Request) -> TerminationFuture {
+        self.core.request(request);
+        self.core.termination.future()
+    }
+}
+
+impl fmt::Debug for EventLoopGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLoopGroup")
+            .field("loops", &self.core.loops)
+            .finish_non_exhaustive()
+    }
+}

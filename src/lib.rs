@@ -1,0 +1,120 @@
+//! Event loop groups for async Rust, after Netty and SwiftNIO.
+//!
+//! A **group** owns N **loops**. A loop is one thread that runs tasks and waits in one selector. A
+//! task that starts on a loop stays on that loop for its whole life: every wake brings it back home,
+//! every poll and its drop happen there. So there is no work stealing, handlers need no locks among
+//! themselves, and futures need not be `Send`.
+//!
+//! ```text
+//!            EventLoopGroup ── next(): round-robin, least loaded, yours
+//!            ┌─────────────┬─────────────┐
+//!         loop 0         loop 1        loop 2        one thread each
+//!        ┌───────┐      ┌───────┐     ┌───────┐
+//!   ────▶│ inbox │      │ inbox │◀────│       │      from elsewhere: one lock,
+//!        │ queue │      │ queue │     │ queue │      at most one wake-up per park
+//!        │ tasks │      │ tasks │     │ tasks │      at home: a plain push
+//!        │ mio   │      │ mio   │     │ mio   │      the wait
+//!        └───────┘      └───────┘     └───────┘
+//!            └─────────────┴─────────────┘
+//!            TerminationFuture: one report over all loops
+//! ```
+//!
+//! # A first look
+//!
+//! ```
+//! use loopgroup::EventLoopGroup;
+//! use std::time::Duration;
+//!
+//! let group = EventLoopGroup::new(2)?;
+//!
+//! // A Send future goes to the next loop, in turn.
+//! let sum = group.spawn(async { (1..=10).sum::<u32>() });
+//!
+//! // A future that is not Send is made on its loop.
+//! let text = group.spawn_with(|| {
+//!     let words = std::rc::Rc::new(vec!["one", "home"]);
+//!     async move { words.join(" ") }
+//! });
+//!
+//! assert_eq!(group.block_on(sum).unwrap(), 55);
+//! assert_eq!(group.block_on(text).unwrap(), "one home");
+//!
+//! let report = group.drain(Duration::from_secs(5)).wait();
+//! assert!(report.is_clean());
+//! assert_eq!(report.accepted(), report.completed());
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - **Affinity.** A future is polled and dropped on its home loop only, under every race.
+//! - **Accounting.** Every submission is accepted or refused; a refused value is handed back or its
+//!   handle says so. Every accepted task completes, panics or is cancelled; its handle resolves; the
+//!   [`TerminationReport`] has the figures, and they add up.
+//! - **A shutdown that ends.** The timeout holds also against tasks that never come to rest (though
+//!   not against a poll that never returns).
+//! - **Contained panics.** Tasks, destructors, closures, hooks, choosers, wakers: none ends a loop.
+//! - **No unsafe code.** The crate forbids it.
+//!
+//! # Where things are
+//!
+//! | to do | use |
+//! |---|---|
+//! | make a group | [`EventLoopGroup::new`], [`EventLoopGroup::builder`] |
+//! | spawn anywhere in it | [`EventLoopGroup::spawn`], [`spawn_with`](EventLoopGroup::spawn_with), [`spawn`] |
+//! | spawn on one loop | [`EventLoopGroup::spawn_on`], [`EventLoop::spawn`], [`spawn_local`] |
+//! | run a closure on a loop | [`EventLoop::execute`], [`submit`](EventLoop::submit), [`dispatch`](EventLoop::dispatch) |
+//! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
+//! | be a loop | [`run`] |
+//! | wait from an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
+//! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
+//! | do blocking work | [`blocking`] |
+//!
+//! # Things to know
+//!
+//! - Dropping a [`JoinHandle`] detaches its task.
+//! - A detached task that is never woken again lives until its loop ends.
+//! - `main` returning ends the process, loops or not: wait for a [`TerminationFuture`] first.
+//! - After `fork` the child has no loop threads and must not use the group; all descriptors are
+//!   close-on-exec.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc(test(attr(deny(warnings), allow(unused_must_use))))]
+
+mod block_on;
+pub mod blocking;
+mod builder;
+mod chooser;
+mod compat;
+mod current;
+mod error;
+mod event_loop;
+mod group;
+mod panic;
+mod park;
+mod reactor;
+mod report;
+mod sync;
+mod task;
+mod termination;
+mod waiters;
+
+pub use block_on::block_on;
+pub use builder::{Builder, RejectPolicy, Verdict, WaitStrategy};
+pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};
+pub use current::{
+    ShutdownRequested, YieldNow, run, shutdown_requested, spawn, spawn_local, try_spawn,
+    try_spawn_local, yield_now,
+};
+pub use error::{JoinError, RejectReason, Rejected};
+pub use event_loop::EventLoop;
+pub use event_loop::bound::LoopBound;
+pub use event_loop::hooks::HookId;
+pub use event_loop::launch::LoopThread;
+pub use event_loop::state::State;
+pub use group::EventLoopGroup;
+pub use panic::{PanicSite, TaskPanic};
+pub use report::{Cause, LoopReport, TerminationReport};
+pub use task::join::JoinHandle;
+pub use termination::TerminationFuture;

@@ -1,0 +1,175 @@
+//! Where panics of user code end.
+//!
+//! - Every call into user code that is not awaited by somebody goes through [`contain`]: a loop
+//!   never unwinds because of a task, a destructor, a hook, a waker, a chooser or a factory.
+//! - A panic that somebody can join travels in the handle. One that nobody can join is reported,
+//!   once, through [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr.
+//! - A payload is user data with a destructor: it is dropped under `contain` as well.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+
+/// The payload of a panic.
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// A handler for panics that nobody can join.
+pub(crate) type PanicHandler = dyn Fn(&TaskPanic<'_>) + Send + Sync;
+
+/// Calls user code; a panic ends here.
+pub(crate) fn contain<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
+    // Unwind safety: callers hand in values that are not looked at again after a panic.
+    catch_unwind(AssertUnwindSafe(call))
+}
+
+/// Drops user data; a panic of its destructor ends here, and so does one of its payload.
+pub(crate) fn contain_drop<T>(value: T) -> Result<(), Payload> {
+    contain(|| drop(value))
+}
+
+/// Forgets a payload that nobody wants to see.
+pub(crate) fn discard(payload: Payload) {
+    // A payload whose destructor panics yields another payload; a chain of those has an end only
+    // if we stop asking, so the second one is leaked on purpose.
+    if let Err(second) = contain_drop(payload) {
+        let _ = Box::leak(second);
+    }
+}
+
+/// The text of a payload, as the standard panic hook would show it.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        text
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text
+    } else {
+        "Box<dyn Any>"
+    }
+}
+
+/// Which part of the user's code panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PanicSite {
+    /// A task or a closure, and its handle was dropped.
+    Task,
+    /// The destructor of a future, a closure or an output.
+    Destructor,
+    /// A shutdown hook.
+    ShutdownHook,
+    /// The `on_thread_start` hook, or the destructor of its guard.
+    ThreadHook,
+    /// A waker that does not belong to this crate.
+    Waker,
+    /// The `init` or the destructor of a [`LoopBound`](crate::LoopBound) value.
+    LoopBound,
+}
+
+impl fmt::Display for PanicSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PanicSite::Task => "task",
+            PanicSite::Destructor => "destructor of a task",
+            PanicSite::ShutdownHook => "shutdown hook",
+            PanicSite::ThreadHook => "thread start hook",
+            PanicSite::Waker => "foreign waker",
+            PanicSite::LoopBound => "loop-bound value",
+        })
+    }
+}
+
+/// A panic that nobody can join, as [`Builder::on_panic`](crate::Builder::on_panic) sees it.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::mpsc;
+/// use loopgroup::EventLoopGroup;
+///
+/// let (tx, rx) = mpsc::channel();
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .on_panic(move |panic| tx.send(panic.message().to_owned()).unwrap())
+///     .build()?;
+/// drop(group.spawn(async { panic!("nobody joins me") })); // detached
+/// assert_eq!(rx.recv().unwrap(), "nobody joins me");
+/// # std::io::Result::Ok(())
+/// ```
+pub struct TaskPanic<'a> {
+    pub(crate) site: PanicSite,
+    pub(crate) payload: &'a (dyn Any + Send),
+    pub(crate) location: Option<&'static Location<'static>>,
+    pub(crate) index: Option<usize>,
+}
+
+impl TaskPanic<'_> {
+    /// Says which part of the user's code panicked.
+    pub fn site(&self) -> PanicSite {
+        self.site
+    }
+
+    /// Returns the panic's text, if it has one.
+    pub fn message(&self) -> &str {
+        message(self.payload)
+    }
+
+    /// Returns the panic's payload.
+    pub fn payload(&self) -> &(dyn Any + Send) {
+        self.payload
+    }
+
+    /// Returns the place in the source where the task was spawned or the hook was added.
+    pub fn location(&self) -> Option<&'static Location<'static>> {
+        self.location
+    }
+
+    /// Returns the index of the loop in its group; `None` for a job of a
+    /// [`BlockingGroup`](crate::blocking::BlockingGroup).
+    pub fn loop_index(&self) -> Option<usize> {
+        self.index
+    }
+}
+
+impl fmt::Debug for TaskPanic<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskPanic")
+            .field("site", &self.site)
+            .field("message", &self.message())
+            .field("location", &self.location)
+            .field("loop_index", &self.index)
+            .finish()
+    }
+}
+
+impl fmt::Display for TaskPanic<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.site)?;
+        if let Some(location) = self.location {
+            write!(f, " from {location}")?;
+        }
+        if let Some(index) = self.index {
+            write!(f, " panicked on loop {index}")?;
+        } else {
+            f.write_str(" panicked")?;
+        }
+        write!(f, ": {}", self.message())
+    }
+}
+
+/// Shows a panic to the handler, or on stderr if there is none or it panics too.
+#[cold]
+pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
+    let Some(handler) = handler else {
+        return print(panic);
+    };
+    if let Err(second) = contain(|| handler(panic)) {
+        print(panic);
+        discard(second);
+    }
+}
+
+fn print(panic: &TaskPanic<'_>) {
+    use std::io::Write as _;
+    // Not eprintln!: that panics when stderr is closed.
+    let _ = writeln!(std::io::stderr(), "loopgroup: {panic}");
+}

@@ -1,0 +1,260 @@
+//! The wait of a loop, and the bell that ends it.
+//!
+//! - A loop waits in its driver and nowhere else: in `mio` when the group does I/O, on a parking
+//!   place when it does not.
+//! - A ring before the wait is remembered by the driver, so `sleeping → ring → wait` cannot hang.
+//! - `EINTR` is no event and no error.
+//! - Any other error, and 512 waits in a row that end early and with nothing, rebuild the reactor:
+//!   a new selector, a new bell. Producers that still hold the old bell rang for a loop that is awake
+//!   by now, so nothing is lost. Three rebuilds in a row without one good wait are a failure.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+
+use crate::park::Parker;
+use crate::sync::{Arc, Mutex};
+
+/// The token of the bell; sources count from 0 upwards.
+const BELL: Token = Token(usize::MAX);
+/// Waits in a row that may end early and with nothing; Netty's figure.
+const PREMATURE_LIMIT: u32 = 512;
+/// Rebuilds in a row that may be tried.
+const REBUILD_LIMIT: u32 = 3;
+/// The longest single wait: far below what the selector's milliseconds can hold.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How a loop waits; loop thread only.
+#[derive(Debug)]
+pub(crate) enum Driver {
+    Io(Reactor),
+    Park(Arc<Parker>),
+}
+
+/// How other threads end the wait.
+#[derive(Debug)]
+pub(crate) enum Doorbell {
+    Io(Mutex<mio::Waker>),
+    Park(Arc<Parker>),
+}
+
+impl Driver {
+    /// A driver with a selector.
+    pub(crate) fn with_io() -> io::Result<(Driver, Doorbell)> {
+        let (poll, waker) = selector()?;
+        let reactor = Reactor {
+            poll,
+            events: Events::with_capacity(1024),
+            health: Health::default(),
+        };
+        Ok((Driver::Io(reactor), Doorbell::Io(Mutex::new(waker))))
+    }
+
+    /// A driver that only parks.
+    pub(crate) fn without_io() -> (Driver, Doorbell) {
+        let parker = Arc::new(Parker::new());
+        (Driver::Park(Arc::clone(&parker)), Doorbell::Park(parker))
+    }
+
+    /// Waits for a ring or readiness, until `deadline` at most.
+    pub(crate) fn wait(&mut self, bell: &Doorbell, deadline: Option<Instant>) -> io::Result<()> {
+        match self {
+            Driver::Park(parker) => {
+                let timeout =
+                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                parker.park(timeout);
+                Ok(())
+            }
+            Driver::Io(reactor) => reactor.wait(bell, deadline),
+        }
+    }
+
+    /// Takes what is ready now, without waiting.
+    pub(crate) fn look(&mut self, bell: &Doorbell) -> io::Result<()> {
+        match self {
+            // Nothing but the bell can be ready, and a loop that looks is awake.
+            Driver::Park(_) => Ok(()),
+            Driver::Io(reactor) => reactor.turn(bell, Some(Duration::ZERO)).map(drop),
+        }
+    }
+}
+
+impl Doorbell {
+    /// Ends the wait of the loop, or the next one if it does not wait.
+    pub(crate) fn ring(&self) -> io::Result<()> {
+        match self {
+            Doorbell::Park(parker) => {
+                parker.unpark();
+                Ok(())
+            }
+            Doorbell::Io(waker) => waker.lock().wake(),
+        }
+    }
+}
+
+/// A selector and the memory of how well it works.
+#[derive(Debug)]
+pub(crate) struct Reactor {
+    poll: Poll,
+    events: Events,
+    health: Health,
+}
+
+impl Reactor {
+    fn wait(&mut self, bell: &Doorbell, deadline: Option<Instant>) -> io::Result<()> {
+        let mut timeout = None;
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            timeout = Some(left.min(LONGEST_WAIT));
+        }
+        let Turn::Empty = self.turn(bell, timeout)? else {
+            return Ok(());
+        };
+        // The clock is read only when there is a suspicion.
+        let in_time = match deadline {
+            None => false,
+            Some(deadline) => timeout == Some(LONGEST_WAIT) || Instant::now() >= deadline,
+        };
+        if self.health.empty_wait(in_time) {
+            self.rebuild(bell)?;
+        }
+        Ok(())
+    }
+
+    /// One call of the selector.
+    fn turn(&mut self, bell: &Doorbell, timeout: Option<Duration>) -> io::Result<Turn> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) if self.events.is_empty() => Ok(Turn::Empty),
+            Ok(()) => {
+                self.health.good_wait();
+                Ok(Turn::Events)
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Turn::Interrupted),
+            Err(error) if self.health.may_rebuild() => {
+                drop(error);
+                self.rebuild(bell)?;
+                Ok(Turn::Interrupted)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces selector and bell.
+    #[cold]
+    fn rebuild(&mut self, bell: &Doorbell) -> io::Result<()> {
+        let (poll, waker) = selector()?;
+        if let Doorbell::Io(slot) = bell {
+            *slot.lock() = waker;
+        }
+        self.poll = poll;
+        self.health.rebuilt();
+        Ok(())
+    }
+}
+
+/// What a call of the selector came back with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Events,
+    Empty,
+    Interrupted,
+}
+
+fn selector() -> io::Result<(Poll, mio::Waker)> {
+    let poll = Poll::new()?;
+    let waker = mio::Waker::new(poll.registry(), BELL)?;
+    Ok((poll, waker))
+}
+
+/// How well the selector has worked of late.
+#[derive(Debug, Default)]
+struct Health {
+    premature: u32,
+    rebuilds: u32,
+}
+
+impl Health {
+    fn good_wait(&mut self) {
+        self.premature = 0;
+        self.rebuilds = 0;
+    }
+
+    /// Notes a wait that ended with nothing; returns whether it is time to rebuild.
+    fn empty_wait(&mut self, in_time: bool) -> bool {
+        if in_time {
+            self.good_wait();
+            return false;
+        }
+        self.premature += 1;
+        self.premature >= PREMATURE_LIMIT && self.may_rebuild()
+    }
+
+    fn may_rebuild(&self) -> bool {
+        self.rebuilds < REBUILD_LIMIT
+    }
+
+    fn rebuilt(&mut self) {
+        self.premature = 0;
+        self.rebuilds += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_before_the_wait_ends_it() {
+        for (mut driver, bell) in [Driver::with_io().unwrap(), Driver::without_io()] {
+            bell.ring().unwrap();
+            driver.wait(&bell, None).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_and_not_before() {
+        for (mut driver, bell) in [Driver::with_io().unwrap(), Driver::without_io()] {
+            let deadline = Instant::now() + Duration::from_millis(5);
+            driver.wait(&bell, Some(deadline)).unwrap();
+            assert!(Instant::now() >= deadline);
+        }
+    }
+
+    #[test]
+    fn premature_returns_rebuild_at_512_and_never_for_ever() {
+        let mut health = Health::default();
+        for _ in 0..REBUILD_LIMIT {
+            for _ in 1..PREMATURE_LIMIT {
+                assert!(!health.empty_wait(false));
+            }
+            assert!(health.empty_wait(false));
+            health.rebuilt();
+        }
+        assert!(
+            !health.may_rebuild(),
+            "a selector that stays bad is given up"
+        );
+        health.good_wait();
+        assert!(health.may_rebuild());
+    }
+
+    #[test]
+    fn a_wait_that_ran_its_time_is_not_premature() {
+        let mut health = Health::default();
+        for _ in 0..10 * PREMATURE_LIMIT {
+            assert!(!health.empty_wait(true));
+        }
+    }
+
+    #[test]
+    fn a_rebuilt_reactor_answers_to_its_new_bell() {
+        let (driver, bell) = Driver::with_io().unwrap();
+        let Driver::Io(mut reactor) = driver else {
+            panic!("made with a reactor")
+        };
+        reactor.rebuild(&bell).unwrap();
+        bell.ring().unwrap();
+        reactor.wait(&bell, None).unwrap();
+    }
+}

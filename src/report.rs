@@ -1,0 +1,299 @@
+//! What a shutdown did, in figures that add up.
+//!
+//! - Figures cover the whole life of a loop: `accepted = completed + panicked + cancelled`.
+//! - A group's figures are the sums over its loops; nothing is hidden behind a success.
+//! - `rejected` alone goes on counting after the end: a submission that is refused later is still
+//!   an attempt, and `attempted = accepted + rejected` stays true whenever it is read.
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// Why a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// Nothing happened for the whole quiet period.
+    Quiet,
+    /// Nothing was left to do and nobody was left who could submit.
+    Idle,
+    /// `drain`: no task was live or queued any more.
+    Drained,
+    /// The timeout of the shutdown passed first.
+    Timeout,
+    /// `shutdown_now`.
+    Now,
+    /// The loop could not go on; [`LoopReport::error`] says why.
+    Failed,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::Quiet => "quiet",
+            Cause::Idle => "idle",
+            Cause::Drained => "drained",
+            Cause::Timeout => "timeout",
+            Cause::Now => "now",
+            Cause::Failed => "failed",
+        })
+    }
+}
+
+/// What one loop did in its life, and how it ended.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{Cause, EventLoopGroup};
+///
+/// let group = EventLoopGroup::new(2)?;
+/// group.block_on(group.spawn_on(0, async {})).unwrap();
+/// let report = group.shutdown_now().wait();
+/// let [used, unused] = report.loops() else { panic!("two loops") };
+/// assert!(used.started() && used.completed() == 1);
+/// assert!(!unused.started(), "no thread is started only to be stopped");
+/// assert_eq!(used.cause(), Cause::Now);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LoopReport {
+    pub(crate) index: usize,
+    pub(crate) started: bool,
+    pub(crate) cause: Cause,
+    pub(crate) error: Option<Arc<io::Error>>,
+    pub(crate) requested_at: Instant,
+    pub(crate) ended_at: Instant,
+    pub(crate) figures: Figures,
+    /// Shared with the loop: refusals after the end are counted too.
+    pub(crate) rejected: Arc<AtomicU64>,
+}
+
+/// The countable part of a report.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) accepted: u64,
+    pub(crate) completed: u64,
+    pub(crate) panicked: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) hooks_run: u64,
+    pub(crate) hooks_panicked: u64,
+}
+
+impl LoopReport {
+    /// Returns the loop's index in its group.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Says whether the loop ever had a thread.
+    pub fn started(&self) -> bool {
+        self.started
+    }
+
+    /// Says why the loop ended.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// Returns the error that ended the loop, if its cause is [`Cause::Failed`].
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_deref()
+    }
+
+    /// Returns the time from the request to the end.
+    pub fn elapsed(&self) -> Duration {
+        self.ended_at.saturating_duration_since(self.requested_at)
+    }
+
+    /// Returns how many tasks the loop accepted.
+    pub fn accepted(&self) -> u64 {
+        self.figures.accepted
+    }
+
+    /// Returns how many tasks ran to their end.
+    pub fn completed(&self) -> u64 {
+        self.figures.completed
+    }
+
+    /// Returns how many tasks panicked.
+    pub fn panicked(&self) -> u64 {
+        self.figures.panicked
+    }
+
+    /// Returns how many tasks were accepted and dropped before their end.
+    pub fn cancelled(&self) -> u64 {
+        self.figures.cancelled
+    }
+
+    /// Returns how many submissions were refused, up to the moment of this call.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many shutdown hooks ran, those that panicked included.
+    pub fn hooks_run(&self) -> u64 {
+        self.figures.hooks_run
+    }
+
+    /// Returns how many shutdown hooks panicked.
+    pub fn hooks_panicked(&self) -> u64 {
+        self.figures.hooks_panicked
+    }
+
+    /// Says whether everything that was accepted completed, no hook panicked and the loop did not
+    /// fail.
+    pub fn is_clean(&self) -> bool {
+        self.error.is_none()
+            && self.cause != Cause::Failed
+            && self.figures.panicked == 0
+            && self.figures.cancelled == 0
+            && self.figures.hooks_panicked == 0
+    }
+}
+
+/// What a group did in its life, and how it ended: the result of a
+/// [`TerminationFuture`](crate::TerminationFuture).
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::new(2)?;
+/// for _ in 0..10 {
+///     group.spawn(async {});
+/// }
+/// let report = group.drain(Duration::from_secs(5)).wait();
+/// assert_eq!(report.completed(), 10);
+/// assert!(report.is_clean());
+/// println!("{report}"); // a line for the group and one for each loop
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TerminationReport {
+    loops: Arc<[LoopReport]>,
+    elapsed: Duration,
+    /// Submissions refused by the group itself, before any loop was chosen.
+    strays: Arc<AtomicU64>,
+}
+
+impl TerminationReport {
+    pub(crate) fn new(loops: Vec<LoopReport>, strays: Arc<AtomicU64>) -> TerminationReport {
+        let requested = loops.iter().map(|one| one.requested_at).min();
+        let ended = loops.iter().map(|one| one.ended_at).max();
+        let elapsed = match (requested, ended) {
+            (Some(requested), Some(ended)) => ended.saturating_duration_since(requested),
+            _ => Duration::ZERO,
+        };
+        TerminationReport {
+            loops: loops.into(),
+            elapsed,
+            strays,
+        }
+    }
+
+    /// Returns the reports of the single loops, in order.
+    pub fn loops(&self) -> &[LoopReport] {
+        &self.loops
+    }
+
+    /// Returns the time from the first request to the end of the last loop.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Says whether every loop is [clean](LoopReport::is_clean).
+    pub fn is_clean(&self) -> bool {
+        self.loops.iter().all(LoopReport::is_clean)
+    }
+
+    /// Returns how many tasks were accepted.
+    pub fn accepted(&self) -> u64 {
+        self.sum(LoopReport::accepted)
+    }
+
+    /// Returns how many tasks ran to their end.
+    pub fn completed(&self) -> u64 {
+        self.sum(LoopReport::completed)
+    }
+
+    /// Returns how many tasks panicked.
+    pub fn panicked(&self) -> u64 {
+        self.sum(LoopReport::panicked)
+    }
+
+    /// Returns how many tasks were accepted and dropped before their end.
+    pub fn cancelled(&self) -> u64 {
+        self.sum(LoopReport::cancelled)
+    }
+
+    /// Returns how many submissions were refused, up to the moment of this call.
+    pub fn rejected(&self) -> u64 {
+        self.sum(LoopReport::rejected) + self.strays.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many shutdown hooks ran.
+    pub fn hooks_run(&self) -> u64 {
+        self.sum(LoopReport::hooks_run)
+    }
+
+    /// Returns how many shutdown hooks panicked.
+    pub fn hooks_panicked(&self) -> u64 {
+        self.sum(LoopReport::hooks_panicked)
+    }
+
+    fn sum(&self, figure: impl Fn(&LoopReport) -> u64) -> u64 {
+        self.loops.iter().map(figure).sum()
+    }
+}
+
+impl fmt::Display for LoopReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "loop {}: {} after {:?}",
+            self.index,
+            self.cause,
+            self.elapsed()
+        )?;
+        if let Some(error) = &self.error {
+            write!(f, " ({error})")?;
+        }
+        if !self.started {
+            return f.write_str(", never started");
+        }
+        write!(
+            f,
+            ", {} completed, {} panicked, {} cancelled, {} rejected, {} hooks",
+            self.completed(),
+            self.panicked(),
+            self.cancelled(),
+            self.rejected(),
+            self.hooks_run()
+        )
+    }
+}
+
+impl fmt::Display for TerminationReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "terminated after {:?}: {} accepted = {} completed + {} panicked + {} cancelled; \
+             {} rejected",
+            self.elapsed,
+            self.accepted(),
+            self.completed(),
+            self.panicked(),
+            self.cancelled(),
+            self.rejected()
+        )?;
+        for one in &*self.loops {
+            write!(f, "\n  {one}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! The handle of a task.
+//!
+//! - Two words: the rare variants carry no more than the common one.
+//! - Dropping it detaches; the task goes on and its result is dropped, a panic reported.
+//! - It resolves whatever happens to the loop: completed, panicked, cancelled or refused.
+//! - The waker of whoever awaits is user code that async-task would abort over: it is wrapped in a
+//!   shield that keeps its panics.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use async_task::FallibleTask;
+
+use crate::error::{JoinError, RejectReason};
+use crate::event_loop::context;
+use crate::event_loop::shared::Shared;
+use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
+use crate::task::Task;
+use crate::task::harness::Outcome;
+
+/// Awaits the result of a task; dropping it detaches the task.
+///
+/// # Cancel safety
+///
+/// Awaiting `&mut handle` is cancel safe. Dropping the handle detaches the task, it does not cancel
+/// it: use [`abort`](JoinHandle::abort) or [`cancel`](JoinHandle::cancel) for that.
+///
+/// # Panics
+///
+/// Polling it again after it was ready panics.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(2)?;
+/// let handle = group.spawn(async { 6 * 7 });
+/// assert_eq!(group.block_on(handle).unwrap(), 42);
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use = "dropping a JoinHandle detaches the task; use drop() or let _ = to say so"]
+pub struct JoinHandle<T>(Repr<T>);
+
+enum Repr<T> {
+    Loop(Task<T>),
+    Blocking(FallibleTask<Outcome<T>, ()>),
+    Refused(RejectReason),
+    Done,
+}
+
+impl<T> JoinHandle<T> {
+    pub(crate) fn of_task(task: Task<T>) -> JoinHandle<T> {
+        JoinHandle(Repr::Loop(task))
+    }
+
+    pub(crate) fn of_job(job: FallibleTask<Outcome<T>, ()>) -> JoinHandle<T> {
+        JoinHandle(Repr::Blocking(job))
+    }
+
+    pub(crate) fn refused(reason: RejectReason) -> JoinHandle<T> {
+        JoinHandle(Repr::Refused(reason))
+    }
+
+    /// Whether the result has been taken: polling again would panic.
+    pub(crate) fn is_joined(&self) -> bool {
+        matches!(self.0, Repr::Done)
+    }
+
+    /// Says whether the task has ended, in whatever way, so that awaiting will not wait long.
+    pub fn is_finished(&self) -> bool {
+        match &self.0 {
+            Repr::Loop(task) => task.is_finished(),
+            Repr::Blocking(job) => job.is_finished(),
+            Repr::Refused(_) | Repr::Done => true,
+        }
+    }
+
+    /// Cancels the task without waiting: its future is dropped soon, on its home loop.
+    ///
+    /// A job of a [`BlockingGroup`](crate::blocking::BlockingGroup) that has begun runs to its end.
+    pub fn abort(mut self) {
+        match std::mem::replace(&mut self.0, Repr::Done) {
+            // Dropping async-task's own handle is what cancels.
+            Repr::Loop(task) => drop(task),
+            Repr::Blocking(job) => drop(job),
+            Repr::Refused(_) | Repr::Done => {}
+        }
+    }
+
+    /// Cancels the task and waits until its future is really dropped.
+    ///
+    /// Resolves to the result if the task completed first, else to `None`. Dropping the returned
+    /// future does not take the cancellation back.
+    pub async fn cancel(mut self) -> Option<T> {
+        let outcome = match std::mem::replace(&mut self.0, Repr::Done) {
+            Repr::Loop(task) => {
+                Shielded {
+                    future: task.cancel(),
+                }
+                .await
+            }
+            Repr::Blocking(job) => {
+                Shielded {
+                    future: job.cancel(),
+                }
+                .await
+            }
+            Repr::Refused(_) | Repr::Done => None,
+        };
+        match outcome?.join() {
+            Ok(value) => Some(value),
+            Err((payload, _)) => {
+                discard(payload);
+                None
+            }
+        }
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = match &mut self.0 {
+            Repr::Loop(task) => Pin::new(task).poll(&mut shielded(cx.waker()).context()),
+            Repr::Blocking(job) => Pin::new(job).poll(&mut shielded(cx.waker()).context()),
+            Repr::Refused(reason) => {
+                let error = JoinError::rejected(*reason);
+                self.0 = Repr::Done;
+                return Poll::Ready(Err(error));
+            }
+            Repr::Done => panic!("JoinHandle polled after it was ready"),
+        };
+        let Poll::Ready(outcome) = outcome else {
+            return Poll::Pending;
+        };
+        self.0 = Repr::Done;
+        Poll::Ready(match outcome.map(Outcome::join) {
+            Some(Ok(value)) => Ok(value),
+            Some(Err((payload, location))) => Err(JoinError::panic(payload, location)),
+            None => Err(JoinError::cancelled()),
+        })
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.0, Repr::Done) {
+            Repr::Loop(task) => task.detach(),
+            Repr::Blocking(job) => job.detach(),
+            Repr::Refused(_) | Repr::Done => {}
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.0 {
+            Repr::Refused(_) => "refused",
+            Repr::Done => "joined",
+            _ if self.is_finished() => "finished",
+            _ => "running",
+        };
+        f.debug_tuple("JoinHandle").field(&state).finish()
+    }
+}
+
+/// A foreign waker whose panics are kept.
+struct Shield(Option<Waker>);
+
+impl Shield {
+    fn wake(&self) {
+        if let Some(waker) = &self.0 {
+            if let Err(payload) = contain(|| waker.wake_by_ref()) {
+                report_waker(payload);
+            }
+        }
+    }
+}
+
+impl Drop for Shield {
+    fn drop(&mut self) {
+        if let Err(payload) = contain_drop(self.0.take()) {
+            report_waker(payload);
+        }
+    }
+}
+
+#[cold]
+fn report_waker(payload: Payload) {
+    let local = context::current();
+    let home = local.as_ref().map(|local| &*local.shared);
+    Shared::report_panic_of(home, PanicSite::Waker, &*payload, None);
+    discard(payload);
+}
+
+/// A waker that async-task may call.
+struct ShieldedWaker(Waker);
+
+impl ShieldedWaker {
+    fn context(&self) -> Context<'_> {
+        Context::from_waker(&self.0)
+    }
+}
+
+fn shielded(waker: &Waker) -> ShieldedWaker {
+    let shield = Shield(Some(waker.clone()));
+    ShieldedWaker(waker_fn::waker_fn(move || shield.wake()))
+}
+
+pin_project_lite::pin_project! {
+    /// A future of async-task's that is polled through a shield.
+    struct Shielded<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Shielded<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project()
+            .future
+            .poll(&mut shielded(cx.waker()).context())
+    }
+}

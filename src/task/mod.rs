@@ -1,0 +1,100 @@
+//! Tasks: one allocation, one home.
+//!
+//! A future is polled and dropped only on its home thread. The argument, in steps:
+//!
+//! 1. Only `Runnable::run` polls, and only `Runnable::run` or dropping a `Runnable` drops a future.
+//! 2. A runnable is born in a submission. It is pushed to the home's queue or inbox, or refused; a
+//!    refused one was never polled, is `Send`, and goes back to the submitter.
+//! 3. After that a runnable appears only through [`schedule`], which pushes it to the home's queue
+//!    (on the home thread) or the home's inbox (elsewhere). Both are emptied by the home thread only.
+//! 4. The home thread does not end while a task is live: it wakes every live task, drops what comes
+//!    back, and closes the inbox in the critical section that finds it empty. A foreign thread that
+//!    is between async-task's state change and our push is waited for.
+//! 5. From then on every task is completed or closed: a surviving waker is inert and `schedule` is
+//!    not called again.
+//!
+//! `schedule` is a plain function: zero-sized, so async-task does not clone a waker to protect it,
+//! and its home comes with the task in its metadata.
+
+pub(crate) mod harness;
+pub(crate) mod join;
+pub(crate) mod live;
+pub(crate) mod once;
+pub(crate) mod resident;
+
+use std::future::Future;
+use std::panic::Location;
+
+use async_task::{Builder, FallibleTask};
+
+use crate::event_loop::context;
+use crate::event_loop::shared::Shared;
+use crate::sync::Arc;
+use crate::task::harness::{Harness, Outcome};
+
+/// What a task carries besides its future: the loop it belongs to.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    pub(crate) home: Arc<Shared>,
+}
+
+/// A task that is ready to be polled.
+pub(crate) type Runnable = async_task::Runnable<Meta>;
+
+/// The joinable side of a task.
+pub(crate) type Task<T> = FallibleTask<Outcome<T>, Meta>;
+
+/// Makes a task out of a future that may be sent.
+pub(crate) fn new_send<F>(
+    home: &Arc<Shared>,
+    future: F,
+    location: &'static Location<'static>,
+) -> (Runnable, Task<F::Output>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let (runnable, task) = Builder::new()
+        .metadata(Meta {
+            home: Arc::clone(home),
+        })
+        .spawn(|_| Harness::new(future, location), schedule);
+    (runnable, task.fallible())
+}
+
+/// Makes a task out of a future that stays on this thread, which is the home's.
+pub(crate) fn new_local<F>(
+    home: &Arc<Shared>,
+    future: F,
+    location: &'static Location<'static>,
+) -> (Runnable, Task<F::Output>)
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let (runnable, task) = Builder::new()
+        .metadata(Meta {
+            home: Arc::clone(home),
+        })
+        .spawn_local(|_| Harness::new(future, location), schedule);
+    (runnable, task.fallible())
+}
+
+/// Brings a woken task back to its home.
+fn schedule(runnable: Runnable) {
+    let Err(runnable) = context::wake_at_home(runnable) else {
+        return;
+    };
+    // The home is cloned before the push: after it the task may be gone.
+    let home = Arc::clone(&runnable.metadata().home);
+    match home.inbox.push_wake(runnable) {
+        Ok(ring) => home.answer(ring),
+        // Unreachable while step 4 above holds. Dropping is right even so: a Send future may be
+        // dropped here, and for a local one async-task's own check ends the process, which is the
+        // only honest answer to a broken promise (leaking it would hang its handle).
+        Err(runnable) => {
+            debug_assert!(false, "a live task outlived its loop");
+            drop(runnable);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A closure as a future that is ready when it is polled: closures and futures share one queue, one
+//! order and one book-keeping.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Calls its closure on the first poll.
+pub(crate) struct Once<F>(Option<F>);
+
+impl<F> Once<F> {
+    pub(crate) fn new(call: F) -> Once<F> {
+        Once(Some(call))
+    }
+}
+
+// The closure is moved out before it is called and never pinned.
+impl<F> Unpin for Once<F> {}
+
+impl<F: FnOnce() -> T, T> Future for Once<F> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {
+        let call = self.0.take().expect("a finished future is not polled");
+        Poll::Ready(call())
+    }
+}

@@ -1,0 +1,88 @@
+//! A future that cannot be sent, driven by a task that can: `spawn_with`.
+//!
+//! - The task carries `init` to the loop; there it makes the future and leaves it in the loop's arena.
+//!   What travels is a closure first and a key afterwards, both `Send`.
+//! - Task and future are one: dropping the task drops the future at once, on the loop, so a
+//!   `cancel()` that has resolved means that the future is gone. (A task that awaited a second, local
+//!   task would resolve too early.)
+//! - The future is out of the arena while it is polled or dropped: no borrow is held.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::event_loop::arena::{Key, Visit};
+use crate::event_loop::context;
+use crate::panic::contain;
+
+/// The sendable stand-in of a future of type `F`.
+pub(crate) struct Resident<I, F> {
+    stage: Stage<I>,
+    /// Made, polled and dropped on the loop only: the stand-in does not own an `F` that it could
+    /// carry elsewhere.
+    future: PhantomData<fn() -> F>,
+}
+
+enum Stage<I> {
+    New(I),
+    Home(Key),
+    Done,
+}
+
+impl<I, F> Resident<I, F> {
+    pub(crate) fn new(init: I) -> Resident<I, F> {
+        Resident {
+            stage: Stage::New(init),
+            future: PhantomData,
+        }
+    }
+}
+
+// Neither a closure that is moved out nor a key is ever pinned.
+impl<I, F> Unpin for Resident<I, F> {}
+
+impl<I, F> Future for Resident<I, F>
+where
+    I: FnOnce() -> F,
+    F: Future + 'static,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let local = context::current().expect("a task is polled on its loop");
+        let key = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::New(init) => {
+                let future: Pin<Box<F>> = Box::pin(init());
+                local.arena.borrow_mut().insert(Box::new(future))
+            }
+            Stage::Home(key) => key,
+            Stage::Done => unreachable!("a finished future is not polled"),
+        };
+        self.stage = Stage::Home(key);
+        let visit = local.arena.borrow_mut().take(key);
+        let Visit::Value(mut value) = visit else {
+            unreachable!("the arena keeps a future until its task is done")
+        };
+        let future = value
+            .downcast_mut::<Pin<Box<F>>>()
+            .expect("the key leads to what it was made for");
+        let polled = contain(|| future.as_mut().poll(cx));
+        // Back first, also after a panic: the future is dropped by `drop`, not while unwinding.
+        let homeless = local.arena.borrow_mut().give_back(key, value);
+        debug_assert!(homeless.is_none(), "nobody else gives this place up");
+        match polled {
+            Ok(poll) => poll,
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    }
+}
+
+impl<I, F> Drop for Resident<I, F> {
+    fn drop(&mut self) {
+        if let Stage::Home(key) = self.stage {
+            let future = context::with_local(|local| local.arena.borrow_mut().remove(key));
+            drop(future);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The end of a group, as a future that anybody may await.
+//!
+//! - Each child counts down once; the last one makes the report.
+//! - Any number of futures, in any runtime or thread, see the same report; one created after the
+//!   end is ready at once.
+//! - Wakers are woken outside the lock, each one contained: a panicking waker does not keep the
+//!   others from their news.
+//! - `wait` also joins the threads that this crate started, so that nothing of a loop is left
+//!   when it returns.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::block_on::refuse_on_loop;
+use crate::panic::{PanicHandler, PanicSite, TaskPanic, contain, discard, report};
+use crate::report::{LoopReport, TerminationReport};
+use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::waiters::Waiters;
+
+/// The thread of a loop, once it is started; shared by the loop's and the group's termination.
+pub(crate) type ThreadSlot = Arc<Mutex<Option<JoinHandle<()>>>>;
+
+/// The state that all futures of one group or loop share.
+pub(crate) struct Termination {
+    state: Mutex<State>,
+    ended: Condvar,
+    /// Threads to join.
+    threads: Mutex<Vec<ThreadSlot>>,
+    /// Submissions that were refused before a loop was chosen.
+    strays: Arc<AtomicU64>,
+    on_panic: Option<Arc<PanicHandler>>,
+}
+
+struct State {
+    children: Vec<Option<LoopReport>>,
+    remaining: usize,
+    report: Option<TerminationReport>,
+    waiters: Waiters,
+}
+
+impl Termination {
+    pub(crate) fn new(children: usize, on_panic: Option<Arc<PanicHandler>>) -> Arc<Termination> {
+        Arc::new(Termination {
+            state: Mutex::new(State {
+                children: vec![None; children],
+                remaining: children,
+                report: None,
+                waiters: Waiters::new(),
+            }),
+            ended: Condvar::new(),
+            threads: Mutex::new(Vec::new()),
+            strays: Arc::default(),
+            on_panic,
+        })
+    }
+
+    /// Notes the end of child `index`; the last one resolves every future.
+    pub(crate) fn child_done(&self, index: usize, child: LoopReport) {
+        let mut state = self.state.lock();
+        if state.children[index].replace(child).is_some() {
+            debug_assert!(false, "child {index} ended twice");
+            return;
+        }
+        state.remaining -= 1;
+        if state.remaining > 0 {
+            return;
+        }
+        let children = state.children.drain(..).flatten().collect();
+        state.report = Some(TerminationReport::new(children, Arc::clone(&self.strays)));
+        let wakers = state.waiters.fire();
+        drop(state);
+        self.ended.notify_all();
+        for (_, waker) in wakers {
+            if let Err(payload) = contain(|| waker.wake()) {
+                let panic = TaskPanic {
+                    site: PanicSite::Waker,
+                    payload: &*payload,
+                    location: None,
+                    index: Some(index),
+                };
+                report(self.on_panic.as_deref(), &panic);
+                discard(payload);
+            }
+        }
+    }
+
+    /// Keeps a thread to be joined by [`TerminationFuture::wait`].
+    pub(crate) fn adopt(&self, thread: ThreadSlot) {
+        self.threads.lock().push(thread);
+    }
+
+    /// Forgets a thread that did not come to be.
+    pub(crate) fn disown(&self, thread: &ThreadSlot) {
+        self.threads
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, thread));
+    }
+
+    pub(crate) fn count_stray(&self) {
+        self.strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn future(self: &Arc<Termination>) -> TerminationFuture {
+        TerminationFuture {
+            termination: Arc::clone(self),
+            key: None,
+        }
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Option<TerminationReport> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(report) = &state.report {
+                return Some(report.clone());
+            }
+            state = match deadline {
+                None => self.ended.wait(state),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    self.ended.wait_timeout(state, left)
+                }
+            };
+        }
+    }
+}
+
+/// Resolves to the [`TerminationReport`] once every loop has ended.
+///
+/// It only observes: dropping it changes nothing, and any number of clones may be awaited in any
+/// runtime, or waited for in any thread that is not a loop.
+///
+/// # Cancel safety
+///
+/// Cancel safe: the report stays available to every other and later future.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(2)?;
+/// let observer = group.termination();
+/// let report = loopgroup::block_on(group.shutdown_now());
+/// assert_eq!(report.loops().len(), 2);
+/// assert!(observer.wait().is_clean()); // the same report, from another future
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use = "the shutdown goes on without it, but nobody sees its end; await it, or call wait()"]
+pub struct TerminationFuture {
+    termination: Arc<Termination>,
+    key: Option<usize>,
+}
+
+impl TerminationFuture {
+    /// Blocks until the end and joins the threads that the group started.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that is an event loop, of any group: the loop would wait for itself or for a
+    /// sibling that waits for it. Await the future instead.
+    #[track_caller]
+    pub fn wait(&self) -> TerminationReport {
+        refuse_on_loop("TerminationFuture::wait");
+        let report = self
+            .termination
+            .wait(None)
+            .expect("a wait without deadline ends with a report");
+        let threads = self.termination.threads.lock().clone();
+        for slot in threads {
+            // Locked for the whole join, so that every waiter returns after it.
+            let mut slot = slot.lock();
+            match slot.take() {
+                // A thread-local destructor of the loop's own thread cannot join itself.
+                Some(thread) if thread.thread().id() == std::thread::current().id() => {}
+                // A loop contains every panic; one in a thread-local destructor is not ours.
+                Some(thread) => drop(thread.join()),
+                None => {}
+            }
+        }
+        report
+    }
+
+    /// Blocks until the end, for `timeout` at most; `None` if the end has not come by then.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that is an event loop, as [`wait`](TerminationFuture::wait).
+    #[track_caller]
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<TerminationReport> {
+        refuse_on_loop("TerminationFuture::wait_timeout");
+        self.termination.wait(Instant::now().checked_add(timeout))
+    }
+}
+
+impl Future for TerminationFuture {
+    type Output = TerminationReport;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TerminationReport> {
+        let this = &mut *self;
+        // Cloning and dropping wakers is user code: both happen outside the lock.
+        let waker = cx.waker().clone();
+        let mut state = this.termination.state.lock();
+        if let Some(report) = &state.report {
+            return Poll::Ready(report.clone());
+        }
+        let replaced = state.waiters.store(&mut this.key, waker);
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Clone for TerminationFuture {
+    fn clone(&self) -> TerminationFuture {
+        self.termination.future()
+    }
+}
+
+impl Drop for TerminationFuture {
+    fn drop(&mut self) {
+        if self.key.is_some() {
+            let removed = self.termination.state.lock().waiters.remove(&mut self.key);
+            drop(removed);
+        }
+    }
+}
+
+impl fmt::Debug for TerminationFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TerminationFuture")
+            .field("report", &self.termination.state.lock().report)
+            .finish()
+    }
+}

@@ -1,0 +1,86 @@
+//! A set of wakers that wait for one event.
+//!
+//! - The event happens once; from then on nobody is stored.
+//! - A waiter is stored under a key that its future keeps, replaces on each poll, and gives back
+//!   when it is dropped.
+//! - Wakers are user code: they are handed out by [`Waiters::fire`] and woken by the caller with no
+//!   lock held.
+
+use std::task::Waker;
+
+use slab::Slab;
+
+/// The wakers, and whether the event has happened.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    slots: Slab<Waker>,
+    fired: bool,
+}
+
+impl Waiters {
+    pub(crate) const fn new() -> Waiters {
+        Waiters {
+            slots: Slab::new(),
+            fired: false,
+        }
+    }
+
+    pub(crate) fn has_fired(&self) -> bool {
+        self.fired
+    }
+
+    /// Stores a copy of `waker`, in the place of the one under `key` if there is one.
+    ///
+    /// Returns the waker that was replaced: dropping it is user code, so the caller does it once
+    /// the lock is gone.
+    pub(crate) fn store(&mut self, key: &mut Option<usize>, waker: Waker) -> Option<Waker> {
+        debug_assert!(!self.fired, "nobody waits for an event that has happened");
+        match key.and_then(|key| self.slots.get_mut(key)) {
+            Some(slot) => Some(std::mem::replace(slot, waker)),
+            None => {
+                *key = Some(self.slots.insert(waker));
+                None
+            }
+        }
+    }
+
+    /// Forgets the waiter under `key`.
+    pub(crate) fn remove(&mut self, key: &mut Option<usize>) -> Option<Waker> {
+        // After the event the slots are empty and every key is stale.
+        key.take().and_then(|key| self.slots.try_remove(key))
+    }
+
+    /// Marks the event and hands every waker out.
+    pub(crate) fn fire(&mut self) -> Slab<Waker> {
+        self.fired = true;
+        std::mem::take(&mut self.slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_keeps_one_slot_however_often_it_polls() {
+        let mut waiters = Waiters::new();
+        let mut key = None;
+        for _ in 0..10 {
+            drop(waiters.store(&mut key, Waker::noop().clone()));
+        }
+        assert_eq!(waiters.slots.len(), 1);
+        assert!(waiters.remove(&mut key).is_some());
+        assert_eq!(key, None);
+        assert!(waiters.fire().is_empty());
+    }
+
+    #[test]
+    fn a_stale_key_after_the_event_is_harmless() {
+        let mut waiters = Waiters::new();
+        let mut key = None;
+        waiters.store(&mut key, Waker::noop().clone());
+        assert_eq!(waiters.fire().len(), 1);
+        assert!(waiters.has_fired());
+        assert!(waiters.remove(&mut key).is_none());
+    }
+}

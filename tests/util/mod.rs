@@ -1,0 +1,236 @@
+//! What every test file shares: a watchdog, probes that count, and gates that open once.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+/// The longest any test may take; far above what it needs, also on two busy cores.
+pub const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Runs a test body under the watchdog: a hang is a failure, not a silence.
+#[track_caller]
+pub fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tx, rx) = mpsc::channel();
+    let thread = thread::Builder::new()
+        .name("test-body".into())
+        .spawn(move || {
+            let result = body();
+            let _ = tx.send(());
+            result
+        })
+        .unwrap();
+    match rx.recv_timeout(WATCHDOG) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("watchdog: the test hangs"),
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Ok(result) => result,
+            Err(payload) => resume_unwind(payload),
+        },
+    }
+}
+
+/// Waits until `condition` holds; for things that nobody announces (the end of an OS thread).
+#[track_caller]
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        thread::yield_now();
+    }
+}
+
+/// What happened to a probed future: how often, and on which threads.
+#[derive(Debug, Default)]
+pub struct Log {
+    polls: Mutex<Vec<ThreadId>>,
+    drops: Mutex<Vec<ThreadId>>,
+}
+
+impl Log {
+    pub fn new() -> Arc<Log> {
+        Arc::default()
+    }
+
+    pub fn polls(&self) -> usize {
+        self.polls.lock().unwrap().len()
+    }
+
+    pub fn drops(&self) -> usize {
+        self.drops.lock().unwrap().len()
+    }
+
+    /// Every poll and the one drop happened on `home`.
+    #[track_caller]
+    pub fn assert_home(&self, home: ThreadId) {
+        assert!(
+            self.polls.lock().unwrap().iter().all(|&id| id == home),
+            "polled away from home"
+        );
+        assert_eq!(*self.drops.lock().unwrap(), [home], "dropped once, at home");
+    }
+}
+
+/// A future that writes down where it is polled and dropped. Not `Unpin`-dependent: it boxes.
+pub struct Probe<F> {
+    future: Pin<Box<F>>,
+    log: Arc<Log>,
+}
+
+impl<F: Future> Probe<F> {
+    pub fn new(log: &Arc<Log>, future: F) -> Probe<F> {
+        Probe {
+            future: Box::pin(future),
+            log: Arc::clone(log),
+        }
+    }
+}
+
+impl<F: Future> Future for Probe<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.log.polls.lock().unwrap().push(thread::current().id());
+        self.future.as_mut().poll(cx)
+    }
+}
+
+impl<F> Drop for Probe<F> {
+    fn drop(&mut self) {
+        self.log.drops.lock().unwrap().push(thread::current().id());
+    }
+}
+
+/// Counts how often it was dropped, and where last.
+#[derive(Clone, Debug, Default)]
+pub struct DropCount(Arc<(AtomicUsize, Mutex<Option<ThreadId>>)>);
+
+impl DropCount {
+    pub fn new() -> DropCount {
+        DropCount::default()
+    }
+
+    pub fn get(&self) -> usize {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    pub fn thread(&self) -> Option<ThreadId> {
+        *self.0.1.lock().unwrap()
+    }
+
+    /// A value whose drop is counted.
+    pub fn guard(&self) -> CountOnDrop {
+        CountOnDrop(self.clone())
+    }
+}
+
+#[derive(Debug)]
+pub struct CountOnDrop(DropCount);
+
+impl Drop for CountOnDrop {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_add(1, Ordering::SeqCst);
+        *self.0.0.1.lock().unwrap() = Some(thread::current().id());
+    }
+}
+
+/// A door that is shut until `open`: blocking for threads, awaitable for tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Door(Arc<(Mutex<DoorState>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct DoorState {
+    open: bool,
+    wakers: Vec<Waker>,
+}
+
+impl Door {
+    pub fn new() -> Door {
+        Door::default()
+    }
+
+    pub fn open(&self) {
+        let wakers = {
+            let mut state = self.0.0.lock().unwrap();
+            state.open = true;
+            std::mem::take(&mut state.wakers)
+        };
+        self.0.1.notify_all();
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.0.0.lock().unwrap().open
+    }
+
+    /// Blocks the thread.
+    pub fn pass(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        while !state.open {
+            state = self.0.1.wait(state).unwrap();
+        }
+    }
+
+    /// How many tasks wait at the door.
+    pub fn waiting(&self) -> usize {
+        self.0.0.lock().unwrap().wakers.len()
+    }
+
+    /// Awaits the opening.
+    pub fn opened(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
+        let door = self.clone();
+        std::future::poll_fn(move |cx| {
+            let mut state = door.0.0.lock().unwrap();
+            if state.open {
+                return Poll::Ready(());
+            }
+            state.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+    }
+}
+
+/// Polls a future once, with a waker that does nothing.
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Keeps a loop's thread busy until the door opens; returns once it is.
+pub fn stall(ev: &loopgroup::EventLoop) -> Door {
+    let entered = Door::new();
+    let release = Door::new();
+    let (inside, until) = (entered.clone(), release.clone());
+    ev.execute(move || {
+        inside.open();
+        until.pass();
+    })
+    .unwrap();
+    entered.pass();
+    release
+}
+
+/// The thread of a loop.
+pub fn thread_of(ev: &loopgroup::EventLoop) -> ThreadId {
+    loopgroup::block_on(ev.submit(|| thread::current().id())).unwrap()
+}
+
+/// Runs one test of this binary in a process of its own, with `LOOPGROUP_CHILD=1` in its environment.
+///
+/// Returns its exit status and what it printed. The test calls [`is_child`] to know where it is.
+pub fn in_child(test: &str) -> std::process::Output {
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("LOOPGROUP_CHILD", "1")
+        .output()
+        .unwrap()
+}
+
+pub fn is_child() -> bool {
+    std::env::var_os("LOOPGROUP_CHILD").is_some()
+}
