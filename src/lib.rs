@@ -82,6 +82,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc(test(attr(deny(warnings), allow(unused_must_use))))]
 
+// The README's example is compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 mod block_on;
 pub mod blocking;
 mod builder;

@@ -268,7 +268,7 @@ impl fmt::Display for LoopReport {
         }
         write!(
             f,
-            ", {} completed, {} panicked, {} cancelled, {} rejected, {} hooks",
+            ", {} completed, {} panicked, {} cancelled, {} rejected, {} hooks run",
             self.completed(),
             self.panicked(),
             self.cancelled(),
