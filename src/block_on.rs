@@ -9,12 +9,14 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use waker_fn::waker_fn;
 
 use crate::event_loop::context;
-use crate::park::Parker;
+use crate::park::{Parker, round_up};
 use crate::sync::Arc;
+use crate::time::thread::Waiting;
 
 /// Polls `future` on this thread until it is done, and parks in between.
 ///
@@ -38,11 +40,16 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = waker_fn(move || bell.unpark());
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
+    let waiting = Waiting::enter();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return output;
         }
-        parker.park(None);
+        let timeout = waiting.fire().map(|deadline| {
+            // As the loops: whole milliseconds, so that a crowd of timers shares its wake-ups.
+            round_up(deadline.saturating_duration_since(Instant::now()))
+        });
+        parker.park(timeout);
     }
 }
 

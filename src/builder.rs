@@ -11,6 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::chooser::{Chooser, RoundRobin};
+use crate::clock::Clock;
 use crate::event_loop::EventLoop;
 use crate::event_loop::counters::{Bound, Counters};
 use crate::event_loop::inbox::Inbox;
@@ -77,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) reject_policy: RejectPolicy,
     pub(crate) wait_strategy: WaitStrategy,
     pub(crate) io_ratio: u32,
+    pub(crate) clock: Clock,
 }
 
 type ThreadName = dyn Fn(usize) -> String + Send + Sync;
@@ -116,6 +118,7 @@ pub struct Builder {
     io_ratio: u32,
     wait_strategy: WaitStrategy,
     io: bool,
+    clock: Clock,
 }
 
 impl Builder {
@@ -133,7 +136,14 @@ impl Builder {
             io_ratio: 50,
             wait_strategy: WaitStrategy::default(),
             io: true,
+            clock: Clock::System,
         }
+    }
+
+    /// Sets where the loops read the time.
+    pub(crate) fn clock(mut self, clock: Clock) -> Builder {
+        self.clock = clock;
+        self
     }
 
     /// Sets the number of loops; the default is the available parallelism. Not 0.
@@ -259,6 +269,7 @@ impl Builder {
             reject_policy: self.reject_policy,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
+            clock: self.clock,
         });
         Ok(assemble(
             drivers,

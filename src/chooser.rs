@@ -10,6 +10,7 @@ use std::fmt;
 
 use crate::event_loop::context;
 use crate::group::GroupCore;
+use crate::random::scramble;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
 /// Chooses the loop for the next task or connection.
@@ -179,7 +180,7 @@ impl Chooser for LeastLoaded {
         }
         // The distance to the second one is scrambled, so that pairs do not repeat in a pattern
         // that some other periodic thing could fall into step with.
-        let distance = 1 + scramble(self.calls.load(Ordering::Relaxed)) % (len - 1);
+        let distance = 1 + scramble(self.calls.load(Ordering::Relaxed) as u64) as usize % (len - 1);
         let second = (first + distance) % len;
         let load = |index: usize| {
             // A loop that is going away is taken only if the other one is going too.
@@ -192,14 +193,6 @@ impl Chooser for LeastLoaded {
             first
         }
     }
-}
-
-/// Spreads the bits of a counter (the finaliser of SplitMix64).
-fn scramble(counter: usize) -> usize {
-    let mut bits = (counter as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (bits ^ (bits >> 31)) as usize
 }
 
 /// Stays on the caller's loop if it belongs to the group, else takes the loops in turn.
@@ -255,7 +248,7 @@ mod tests {
         for len in 2..9 {
             let mut seen = vec![false; len - 1];
             for counter in 0..200 {
-                seen[scramble(counter) % (len - 1)] = true;
+                seen[scramble(counter) as usize % (len - 1)] = true;
             }
             assert!(seen.iter().all(|&seen| seen), "{len}");
         }

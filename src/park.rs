@@ -53,6 +53,16 @@ impl Parker {
     }
 }
 
+/// The next whole millisecond, as the selector counts.
+pub(crate) fn round_up(timeout: Duration) -> Duration {
+    const MILLI: u32 = 1_000_000;
+    let over = timeout.subsec_nanos() % MILLI;
+    if over == 0 {
+        return timeout;
+    }
+    timeout.saturating_add(Duration::from_nanos(u64::from(MILLI - over)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +78,16 @@ mod tests {
             !parker.park(Some(Duration::ZERO)),
             "two unparks leave one permit"
         );
+    }
+
+    #[test]
+    fn a_timeout_is_rounded_up_never_down() {
+        let nanos = Duration::from_nanos;
+        assert_eq!(round_up(nanos(0)), nanos(0));
+        assert_eq!(round_up(nanos(1)), nanos(1_000_000));
+        assert_eq!(round_up(nanos(1_000_000)), nanos(1_000_000));
+        assert_eq!(round_up(nanos(1_999_999_999)), nanos(2_000_000_000));
+        assert_eq!(round_up(Duration::MAX), Duration::MAX);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - It closes in the critical section that finds it empty, so nothing is ever left inside.
 //! - `sleeping` is set under the lock and only while nothing is inside. A producer that finds it set
 //!   clears it and must ring: the bell rings at most once per sleep, however many produce.
+//! - An item that is needed by some moment rings only a sleeper that would wake later than that.
 //! - Order is kept: what one thread pushes is drained in the order of its pushes.
 //! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen
 //!   under it, in [`Inbox::push_new_with`], moves a future but does not call it.)
@@ -16,6 +17,8 @@
 //! ```
 //!
 //! It knows nothing of tasks: `T` is whatever runs, `N` whatever else the loop has to be told.
+
+use std::time::Instant;
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
@@ -39,6 +42,8 @@ pub(crate) struct Inbox<T, N> {
 struct State<T, N> {
     mail: Batch<T, N>,
     gate: Gate,
+    /// When the sleeping loop wakes by itself; `None` is never.
+    wakes_at: Option<Instant>,
 }
 
 /// What a drain takes out; its buffers go back in with the next drain, so that a steady flow
@@ -64,6 +69,8 @@ pub(crate) enum Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
     Now,
+    /// Needed by this moment, not before.
+    By(Instant),
     /// Stays inside until something else wakes the loop.
     Lazy,
 }
@@ -89,6 +96,7 @@ impl<T, N> Inbox<T, N> {
             state: Mutex::new(State {
                 mail: Batch::new(),
                 gate: Gate::Open,
+                wakes_at: None,
             }),
             mail: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
@@ -114,7 +122,7 @@ impl<T, N> Inbox<T, N> {
         // One writer at a time: the lock is held.
         let accepted = self.accepted.load(Ordering::Relaxed);
         self.accepted.store(accepted + 1, Ordering::Relaxed);
-        Some(self.delivered(urgency))
+        Some(self.delivered(&state, urgency))
     }
 
     /// Lets an item in that has been inside before; hands it back only if the gate is closed.
@@ -124,24 +132,29 @@ impl<T, N> Inbox<T, N> {
             return Err(item);
         }
         state.mail.main.push(item);
-        Ok(self.delivered(Urgency::Now))
+        Ok(self.delivered(&state, Urgency::Now))
     }
 
     /// Leaves a message for the loop itself; nobody is there to read it once the gate is closed.
-    pub(crate) fn post(&self, notice: N) -> Ring {
+    pub(crate) fn post(&self, notice: N, urgency: Urgency) -> Ring {
         let mut state = self.state.lock();
         if state.gate == Gate::Closed {
             return Ring::NotNeeded;
         }
         state.mail.notices.push(notice);
-        self.delivered(Urgency::Now)
+        self.delivered(&state, urgency)
     }
 
     /// Tells the loop, with the lock held, that something is inside.
-    fn delivered(&self, urgency: Urgency) -> Ring {
+    fn delivered(&self, state: &State<T, N>, urgency: Urgency) -> Ring {
         // Release pairs with the Acquire in `drain`; the lock that follows there orders the rest.
         self.mail.store(true, Ordering::Release);
-        if urgency == Urgency::Now && self.sleeping.load(Ordering::Relaxed) {
+        let urgent = match urgency {
+            Urgency::Now => true,
+            Urgency::By(deadline) => state.wakes_at.is_none_or(|wakes_at| deadline < wakes_at),
+            Urgency::Lazy => false,
+        };
+        if urgent && self.sleeping.load(Ordering::Relaxed) {
             self.sleeping.store(false, Ordering::Relaxed);
             Ring::Needed
         } else {
@@ -168,12 +181,13 @@ impl<T, N> Inbox<T, N> {
         self.mail.load(Ordering::Acquire)
     }
 
-    /// Announces that the loop is about to park; refuses if something is inside.
-    pub(crate) fn try_sleep(&self) -> bool {
-        let state = self.state.lock();
+    /// Announces that the loop is about to park until `wakes_at`; refuses if something is inside.
+    pub(crate) fn try_sleep(&self, wakes_at: Option<Instant>) -> bool {
+        let mut state = self.state.lock();
         if !state.mail.is_empty() {
             return false;
         }
+        state.wakes_at = wakes_at;
         self.sleeping.store(true, Ordering::Relaxed);
         true
     }
@@ -242,7 +256,7 @@ mod tests {
     #[test]
     fn one_ring_per_sleep_whatever_the_number_of_producers() {
         let inbox: Inbox<u32, char> = Inbox::new();
-        assert!(inbox.try_sleep());
+        assert!(inbox.try_sleep(None));
         assert_eq!(
             inbox.push_new_with(Lane::Main, Urgency::Now, || 1),
             Some(Ring::Needed)
@@ -254,7 +268,7 @@ mod tests {
             );
         }
         assert_eq!(inbox.push_wake(12), Ok(Ring::NotNeeded));
-        assert_eq!(inbox.post('x'), Ring::NotNeeded);
+        assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
         let batch = drain(&inbox);
         assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
         assert_eq!(batch.notices, ['x']);
@@ -267,15 +281,15 @@ mod tests {
             inbox.push_new_with(Lane::Tail, Urgency::Now, || 1),
             Some(Ring::NotNeeded)
         );
-        assert!(!inbox.try_sleep());
+        assert!(!inbox.try_sleep(None));
         assert_eq!(drain(&inbox).tail, [1]);
-        assert!(inbox.try_sleep());
+        assert!(inbox.try_sleep(None));
     }
 
     #[test]
     fn a_lazy_item_does_not_ring_and_goes_out_before_the_one_that_does() {
         let inbox: Inbox<u32, char> = Inbox::new();
-        assert!(inbox.try_sleep());
+        assert!(inbox.try_sleep(None));
         assert_eq!(
             inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1),
             Some(Ring::NotNeeded)
@@ -288,6 +302,19 @@ mod tests {
     }
 
     #[test]
+    fn an_item_for_later_rings_only_a_sleeper_that_would_be_late() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        let at = |seconds| Instant::now() + std::time::Duration::from_secs(seconds);
+        let push = |urgency| inbox.push_new_with(Lane::Main, urgency, || 1);
+        assert!(inbox.try_sleep(Some(at(100))));
+        assert_eq!(push(Urgency::By(at(200))), Some(Ring::NotNeeded));
+        assert_eq!(push(Urgency::By(at(50))), Some(Ring::Needed));
+        drain(&inbox);
+        assert!(inbox.try_sleep(None), "it sleeps without end now");
+        assert_eq!(push(Urgency::By(at(1000))), Some(Ring::Needed));
+    }
+
+    #[test]
     fn the_gate_refuses_new_items_first_and_wakes_last() {
         let inbox: Inbox<u32, char> = Inbox::new();
         inbox.refuse_new();
@@ -297,7 +324,7 @@ mod tests {
         assert_eq!(drain(&inbox).main, [2]);
         assert!(inbox.close_if_empty());
         assert_eq!(inbox.push_wake(3), Err(3));
-        assert_eq!(inbox.post('x'), Ring::NotNeeded);
+        assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
         assert_eq!(inbox.accepted(), 0);
     }
 
@@ -312,7 +339,7 @@ mod tests {
     #[test]
     fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
         let inbox: Inbox<u32, char> = Inbox::new();
-        assert!(inbox.try_sleep());
+        assert!(inbox.try_sleep(None));
         assert_eq!(inbox.push_wake(1), Ok(Ring::Needed));
         inbox.ring_failed();
         assert_eq!(inbox.push_wake(2), Ok(Ring::Needed));

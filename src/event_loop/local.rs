@@ -9,16 +9,18 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Instant;
 
 use crate::event_loop::arena::{Arena, Key};
 use crate::event_loop::counters::End;
 use crate::event_loop::inbox::Lane;
 use crate::event_loop::shared::{Mail, Notice, Shared};
 use crate::group::GroupCore;
-use crate::panic::{PanicSite, contain_drop, discard};
+use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::sync::Arc;
 use crate::task::Runnable;
 use crate::task::live::{Live, LiveKey};
+use crate::time::timers::{HomeId, Timers};
 
 /// The loop thread's half.
 pub(crate) struct Local {
@@ -31,8 +33,15 @@ pub(crate) struct Local {
     io: RefCell<VecDeque<Runnable>>,
     /// Tasks for the end of the iteration.
     tail: RefCell<VecDeque<Runnable>>,
-    /// Set while the reactor wakes: a task woken now is I/O work.
-    io_turn: Cell<bool>,
+    /// Which queue a task woken on this thread goes to.
+    waking: Cell<Waking>,
+    /// Tasks that gave themselves up, to be dropped by the loop.
+    doomed: RefCell<VecDeque<Runnable>>,
+    /// The wakers of tasks that give themselves up.
+    pub(crate) given_up: RefCell<Vec<Waker>>,
+    /// Scheduled closures are cancelled from here on.
+    pub(crate) closing: Cell<bool>,
+    pub(crate) timers: Timers,
     live: RefCell<Live>,
     pub(crate) arena: RefCell<Arena>,
     /// Whether new tasks are let in.
@@ -43,15 +52,31 @@ pub(crate) struct Local {
     polls: Cell<u64>,
 }
 
+/// Why a task is woken, which decides where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waking {
+    /// Something happened to it.
+    Task,
+    /// The reactor found something ready: I/O work.
+    #[allow(dead_code, reason = "set by the reactor once it has sources")]
+    Io,
+    /// It is to be dropped.
+    Doomed,
+}
+
 impl Local {
     pub(crate) fn new(shared: Arc<Shared>, core: Arc<GroupCore>) -> Local {
         Local {
+            timers: Timers::new(HomeId::of_loop(&shared), shared.config.clock.now()),
             shared,
             core,
             run: RefCell::default(),
             io: RefCell::default(),
             tail: RefCell::default(),
-            io_turn: Cell::new(false),
+            waking: Cell::new(Waking::Task),
+            doomed: RefCell::default(),
+            given_up: RefCell::default(),
+            closing: Cell::new(false),
             live: RefCell::default(),
             arena: RefCell::default(),
             open: Cell::new(true),
@@ -62,10 +87,10 @@ impl Local {
 
     /// Queues a task that was woken on this thread.
     pub(crate) fn push_wake(&self, runnable: Runnable) {
-        let queue = if self.io_turn.get() {
-            &self.io
-        } else {
-            &self.run
+        let queue = match self.waking.get() {
+            Waking::Task => &self.run,
+            Waking::Io => &self.io,
+            Waking::Doomed => &self.doomed,
         };
         queue.borrow_mut().push_back(runnable);
     }
@@ -92,8 +117,49 @@ impl Local {
                 // Being awake is the whole message.
                 Notice::Look => {}
                 Notice::Unbind(key) => self.unbind(key),
+                Notice::CancelTimer(key) => self.drop_waker(self.timers.cancel(key)),
             }
         }
+    }
+
+    /// Drops a foreign waker.
+    fn drop_waker(&self, waker: Option<Waker>) {
+        if let Err(payload) = contain_drop(waker) {
+            self.shared.report_panic(PanicSite::Waker, &*payload, None);
+            discard(payload);
+        }
+    }
+
+    /// Wakes the tasks of due timers, `limit` of them at most.
+    pub(crate) fn fire_timers(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
+        self.timers.collect_due(now, limit, woken);
+        for waker in woken.drain(..) {
+            if let Err(payload) = contain(|| waker.wake()) {
+                self.shared.report_panic(PanicSite::Waker, &*payload, None);
+                discard(payload);
+            }
+        }
+    }
+
+    /// Has every scheduled closure look at the shutdown that begins, and give itself up.
+    pub(crate) fn start_closing(&self) {
+        self.closing.set(true);
+        for waker in self.timers.scheduled() {
+            waker.wake();
+        }
+    }
+
+    /// Drops the tasks that gave themselves up.
+    pub(crate) fn drop_given_up(&self) {
+        let given_up = self.given_up.take();
+        self.waking.set(Waking::Doomed);
+        for waker in given_up {
+            // The task's own waker: it leads to `push_wake`.
+            waker.wake();
+        }
+        self.waking.set(Waking::Task);
+        let doomed = self.doomed.take();
+        drop(doomed);
     }
 
     /// Drops a loop-bound value whose last handle is gone.

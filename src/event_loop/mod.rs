@@ -17,6 +17,7 @@ pub(crate) mod inbox;
 pub(crate) mod launch;
 pub(crate) mod local;
 pub(crate) mod run;
+pub(crate) mod scheduled;
 pub(crate) mod shared;
 pub(crate) mod shutdown;
 pub(crate) mod state;
@@ -128,12 +129,22 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.spawn_by(future, Urgency::Now)
+    }
+
+    /// Spawns a future that the loop needs to see now, later, or whenever it is awake.
+    #[track_caller]
+    fn spawn_by<F>(&self, future: F, urgency: Urgency) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         let location = Location::caller();
         if let Err(reason) = self.shared.admit() {
             return self.refuse(reason);
         }
         let (runnable, task) = task::new_send(&self.shared, future, location);
-        match self.shared.push(runnable, Lane::Main, Urgency::Now) {
+        match self.shared.push(runnable, Lane::Main, urgency) {
             Ok(()) => JoinHandle::of_task(task),
             Err(reason) => self.refuse(reason),
         }

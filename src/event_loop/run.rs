@@ -1,39 +1,43 @@
 //! The life of a loop's thread, turn by turn.
 //!
 //! ```text
-//!   turn:  collect the inbox
-//!          run I/O tasks (woken by readiness), measured
-//!          run other tasks, for their share of that time
-//!          run tail tasks
-//!          one step of the shutdown, if there is one
-//!          rest: wait in the driver, or just look if something is queued
+//!   turn:  work:  collect the inbox
+//!                 run I/O tasks (woken by readiness), measured
+//!                 run other tasks, for their share of that time
+//!                 fire due timers
+//!                 run tail tasks
+//!                 one step of the shutdown, if there is one
+//!          rest:  wait in the driver, or just look if something is queued
 //! ```
 //!
 //! - Fairness: a turn runs the I/O tasks that were queued when it began and then other tasks for
 //!   `t_io·(100−r)/r`, or for 1 ms or 1,024 tasks if there was no I/O. What is woken meanwhile goes
-//!   behind what is queued. So sockets, tasks and the shutdown wait for one turn at most.
+//!   behind what is queued. So sockets, tasks, timers and the shutdown wait for one turn at most.
+//! - At most 1,024 timers fire in a turn: however many are due, tasks get their slice in between.
 //! - The reactor is looked at once per turn, not once per task.
-//! - The clock is read after 64 tasks at the earliest, and once per turn while shutting down.
+//! - The clock is read once per turn while there are timers or a shutdown, and by the slice after 64
+//!   tasks at the earliest; a loop with neither does not read it.
 //! - The loop sleeps only if nothing is queued on either side; `sleeping` is set under the inbox lock.
-//! - Whatever ends the turns — terms, failure, a panic — [`shutdown::finish`] comes after them.
+//! - Whatever ends the turns — terms, failure, a panic — [`Runner::finish`] comes after them.
+//! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, over a clock it moves.
 
 use std::any::Any;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::builder::WaitStrategy;
-use crate::event_loop::context;
+use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::{Ending, Mail, Notice, Shared};
 use crate::event_loop::shutdown::{self, Progress, Request, Step};
 use crate::panic::{PanicSite, Payload, contain, contain_drop, discard, message};
-use crate::reactor::Driver;
+use crate::reactor::{Driver, Until};
 use crate::report::Cause;
 use crate::sync::{Arc, AtomicBool, Ordering};
 
@@ -43,6 +47,8 @@ const BATCH: u32 = 64;
 const SLICE_TASKS: u32 = 1024;
 /// Time of a turn without I/O, at most.
 const SLICE: Duration = Duration::from_millis(1);
+/// Timers that fire in one turn, at most.
+const TIMERS: usize = 1024;
 
 /// Makes the calling thread the loop until its shutdown.
 pub(crate) fn run_loop(parts: Parts) {
@@ -106,7 +112,7 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
 }
 
 /// A waker that brings the main future to its next poll.
-fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> std::task::Waker {
+fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
     let shared = Arc::clone(shared);
     let woken = Arc::clone(woken);
     waker_fn::waker_fn(move || {
@@ -127,23 +133,9 @@ fn drop_main<F>(shared: &Shared, future: Pin<Box<F>>) {
 
 /// Sets a loop up, lets `body` drive it, and takes it down again, whatever `body` does.
 fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>)) {
-    let Parts {
-        shared,
-        core,
-        driver,
-    } = parts;
-    let group = Arc::clone(&core.termination);
-    let local = Rc::new(Local::new(Arc::clone(&shared), core));
-    let entered = context::enter_loop(&local).expect("the caller has looked");
-    let guard = start_hook(&local);
-    let mut runner = Runner {
-        local,
-        driver,
-        mail: Batch::new(),
-        progress: None,
-        wait: shared.config.wait_strategy,
-        io_ratio: shared.config.io_ratio,
-    };
+    let mut runner = Runner::new(parts);
+    let entered = context::enter_loop(&runner.local).expect("the caller has looked");
+    let guard = start_hook(&runner.local);
     let (cause, error) = match contain(|| body(&mut runner)) {
         Ok(ending) => ending,
         Err(payload) => {
@@ -152,35 +144,7 @@ fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Erro
             (Cause::Failed, Some(error))
         }
     };
-    let Runner {
-        local,
-        mut driver,
-        mut mail,
-        ..
-    } = runner;
-    shutdown::finish(&local, &mut driver, &mut mail, cause);
-    if let Err(payload) = contain_drop(guard) {
-        shared.report_panic(PanicSite::ThreadHook, &*payload, None);
-        discard(payload);
-    }
-    drop(entered);
-    // The last reference to the group may go here, and with it the user's closures.
-    if let Err(payload) = contain_drop(local) {
-        discard(payload);
-    }
-    drop(driver);
-    let requested_at = shared
-        .control
-        .lock()
-        .terms()
-        .map(|terms| terms.requested_at);
-    let ending = Ending {
-        started: true,
-        cause,
-        error,
-        requested_at: requested_at.unwrap_or_else(Instant::now),
-    };
-    shared.terminate(ending, Some(&group));
+    runner.finish(cause, error, guard, entered);
 }
 
 /// Calls the user's hook for a new loop thread; a panic leaves the loop without a guard.
@@ -200,31 +164,85 @@ fn start_hook(local: &Local) -> Option<Box<dyn Any>> {
 }
 
 /// A loop at work; loop thread only.
-struct Runner {
+pub(crate) struct Runner {
     local: Rc<Local>,
     driver: Driver,
     mail: Mail,
+    /// Wakers on their way from the timers; empty between two turns.
+    due: Vec<Waker>,
     /// `Some` once the loop has noticed that it shuts down.
     progress: Option<Progress>,
-    wait: WaitStrategy,
-    io_ratio: u32,
+    /// Tasks of a turn without I/O, at most.
+    slice_tasks: u32,
+}
+
+/// What is to come after the work of a turn.
+pub(crate) enum Next {
+    /// Wait, until then at most.
+    Rest(Option<Until>),
+    End(Cause),
 }
 
 impl Runner {
+    pub(crate) fn new(parts: Parts) -> Runner {
+        Runner {
+            local: Rc::new(Local::new(parts.shared, parts.core)),
+            driver: parts.driver,
+            mail: Batch::new(),
+            due: Vec::new(),
+            progress: None,
+            slice_tasks: SLICE_TASKS,
+        }
+    }
+
+    pub(crate) fn local(&self) -> &Rc<Local> {
+        &self.local
+    }
+
+    /// Makes turns shorter, to have more of them.
+    pub(crate) fn set_slice_tasks(&mut self, tasks: u32) {
+        self.slice_tasks = tasks;
+    }
+
     /// One turn; `Some` if it was the last. `may_sleep` is asked just before the loop would.
     fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<Cause>> {
+        match self.work() {
+            Next::End(cause) => Ok(Some(cause)),
+            Next::Rest(until) => self.rest(until, may_sleep).map(|()| None),
+        }
+    }
+
+    /// The work of a turn: everything but the wait.
+    pub(crate) fn work(&mut self) -> Next {
         self.local.collect(&mut self.mail);
         let io_time = self.run_io_tasks();
         self.run_tasks(io_time);
+        let shutting_down = self.local.shared.state.get().is_shutting_down();
+        let timers = !self.local.timers.is_empty();
+        let now = (shutting_down || timers).then(|| self.now());
+        if let (Some(now), true) = (now, timers) {
+            self.local.fire_timers(now, TIMERS, &mut self.due);
+        }
         for runnable in self.local.take_tail() {
             self.local.run_one(runnable);
         }
-        let deadline = match self.step() {
-            Step::End(cause) => return Ok(Some(cause)),
-            Step::Wait(deadline) => deadline,
-        };
-        self.rest(deadline, may_sleep)?;
-        Ok(None)
+        let mut deadline = self.local.timers.next_deadline();
+        if let (Some(now), true) = (now, shutting_down) {
+            deadline = match (self.step(now), deadline) {
+                (Step::End(cause), _) => return Next::End(cause),
+                (Step::Wait(Some(step)), Some(timer)) => Some(step.min(timer)),
+                (Step::Wait(step), timer) => step.or(timer),
+            };
+        }
+        // Only a tail task that armed the first timer of all leaves a deadline without a reading.
+        Next::Rest(deadline.map(|deadline| Until {
+            deadline,
+            now: now.unwrap_or_else(|| self.now()),
+        }))
+    }
+
+    fn now(&self) -> Instant {
+        self.local.shared.config.clock.now()
     }
 
     /// Runs the tasks that readiness has woken; returns the time it took, if there were any.
@@ -233,27 +251,28 @@ impl Runner {
         if queued == 0 {
             return None;
         }
-        let start = Instant::now();
+        let start = self.now();
         for _ in 0..queued {
             if let Some(runnable) = self.local.next_io_task() {
                 self.local.run_one(runnable);
             }
         }
-        Some(start.elapsed())
+        Some(self.now().saturating_duration_since(start))
     }
 
     /// Runs queued tasks for their share of the turn.
     fn run_tasks(&self, io_time: Option<Duration>) {
+        let ratio = self.local.shared.config.io_ratio;
         let (mut limit, slice) = match io_time {
             // With a ratio of 100, everything that is queued now, and nothing that comes meanwhile.
-            Some(_) if self.io_ratio >= 100 => {
+            Some(_) if ratio >= 100 => {
                 (u32::try_from(self.local.queued()).unwrap_or(u32::MAX), None)
             }
             Some(io_time) => {
-                let share = io_time.saturating_mul(100 - self.io_ratio) / self.io_ratio;
+                let share = io_time.saturating_mul(100 - ratio) / ratio;
                 (u32::MAX, Some(share))
             }
-            None => (SLICE_TASKS, Some(SLICE)),
+            None => (self.slice_tasks, Some(SLICE)),
         };
         let mut start = None;
         let mut run = 0;
@@ -266,9 +285,9 @@ impl Runner {
             run += 1;
             if run % BATCH == 0 {
                 if let Some(slice) = slice {
-                    // The first batch is free: most turns never read the clock.
-                    let now = Instant::now();
-                    if now.duration_since(*start.get_or_insert(now)) >= slice {
+                    // The first batch is free: most turns never read the clock here.
+                    let now = self.now();
+                    if now.saturating_duration_since(*start.get_or_insert(now)) >= slice {
                         return;
                     }
                 }
@@ -276,31 +295,30 @@ impl Runner {
         }
     }
 
-    /// Looks whether the loop is to end.
-    fn step(&mut self) -> Step {
+    /// One step of the shutdown.
+    fn step(&mut self, now: Instant) -> Step {
         let local = &self.local;
-        if !local.shared.state.get().is_shutting_down() {
-            return Step::Wait(None);
-        }
         let terms = local.shared.control.lock().terms();
         let terms = terms.expect("the terms are set before the state");
-        let progress = self
-            .progress
-            .get_or_insert_with(|| Progress::begin(local, &terms));
-        progress.step(local, &terms, Instant::now())
+        let progress = self.progress.get_or_insert_with(|| {
+            local.start_closing();
+            Progress::begin(local, &terms)
+        });
+        local.drop_given_up();
+        progress.step(local, &terms, now)
     }
 
     /// Waits for work as the wait strategy says; only looks if there is some.
-    fn rest(&mut self, deadline: Option<Instant>, may_sleep: impl Fn() -> bool) -> io::Result<()> {
+    fn rest(&mut self, until: Option<Until>, may_sleep: impl Fn() -> bool) -> io::Result<()> {
         let local = Rc::clone(&self.local);
         let shared = &local.shared;
         if local.queued() > 0 || !may_sleep() {
             return self.driver.look(&shared.bell);
         }
-        match self.wait {
+        match shared.config.wait_strategy {
             WaitStrategy::Park => {}
             WaitStrategy::SpinThenPark(spin) => {
-                if self.spin(spin, deadline)? {
+                if self.spin(spin, until)? {
                     return Ok(());
                 }
             }
@@ -309,21 +327,17 @@ impl Runner {
                 return self.driver.look(&shared.bell);
             }
         }
-        if !shared.inbox.try_sleep() {
+        if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
             return self.driver.look(&shared.bell);
         }
-        let result = self.driver.wait(&shared.bell, deadline);
+        let result = self.driver.wait(&shared.bell, until);
         shared.inbox.awake();
         result
     }
 
-    /// Looks for work without blocking, for `spin` at most; `true` if there is some.
-    fn spin(&mut self, spin: Duration, deadline: Option<Instant>) -> io::Result<bool> {
-        let now = Instant::now();
-        let mut until = now.checked_add(spin).unwrap_or(now);
-        if let Some(deadline) = deadline {
-            until = until.min(deadline);
-        }
+    /// Looks for work without blocking, for `spin` at most; `true` if the turn is over.
+    fn spin(&mut self, spin: Duration, until: Option<Until>) -> io::Result<bool> {
+        let start = Instant::now();
         loop {
             for _ in 0..16 {
                 if self.local.shared.inbox.has_mail() {
@@ -335,9 +349,51 @@ impl Runner {
             if self.local.queued() > 0 {
                 return Ok(true);
             }
-            if Instant::now() >= until {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until.deadline) {
+                return Ok(true);
+            }
+            if now.saturating_duration_since(start) >= spin {
                 return Ok(false);
             }
         }
+    }
+
+    /// Takes the loop down, in its context, and announces its end as the very last thing.
+    pub(crate) fn finish(
+        self,
+        cause: Cause,
+        error: Option<io::Error>,
+        guard: Option<Box<dyn Any>>,
+        entered: LoopGuard,
+    ) {
+        let Runner {
+            local,
+            mut driver,
+            mut mail,
+            ..
+        } = self;
+        shutdown::finish(&local, &mut driver, &mut mail, cause);
+        let shared = Arc::clone(&local.shared);
+        let group = Arc::clone(&local.core.termination);
+        if let Err(payload) = contain_drop(guard) {
+            shared.report_panic(PanicSite::ThreadHook, &*payload, None);
+            discard(payload);
+        }
+        drop(entered);
+        // The last reference to the group may go here, and with it the user's closures.
+        if let Err(payload) = contain_drop(local) {
+            discard(payload);
+        }
+        drop(driver);
+        let terms = shared.control.lock().terms();
+        let ending = Ending {
+            started: true,
+            cause,
+            error,
+            requested_at: terms
+                .map_or_else(|| shared.config.clock.now(), |terms| terms.requested_at),
+        };
+        shared.terminate(ending, Some(&group));
     }
 }

@@ -14,7 +14,7 @@ use std::time::Instant;
 use crate::builder::{Config, RejectPolicy, Verdict};
 use crate::error::RejectReason;
 use crate::event_loop::EventLoop;
-use crate::event_loop::arena::Key;
+use crate::event_loop::arena;
 use crate::event_loop::context;
 use crate::event_loop::counters::{Bound, Counters};
 use crate::event_loop::hooks::Hooks;
@@ -28,6 +28,7 @@ use crate::reactor::Doorbell;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 use crate::task::Runnable;
 use crate::termination::Termination;
+use crate::time::queue;
 use crate::waiters::Waiters;
 
 /// What a loop takes out of its inbox.
@@ -39,7 +40,9 @@ pub(crate) enum Notice {
     /// Something changed that the loop looks at in every turn.
     Look,
     /// The last handle of a loop-bound value is gone.
-    Unbind(Key),
+    Unbind(arena::Key),
+    /// A timer of this loop was dropped elsewhere.
+    CancelTimer(queue::Key),
 }
 
 /// The shared half.
@@ -193,7 +196,13 @@ impl Shared {
 
     /// Leaves a message for the loop.
     pub(crate) fn post(&self, notice: Notice) {
-        let ring = self.inbox.post(notice);
+        let ring = self.inbox.post(notice, Urgency::Now);
+        self.answer(ring);
+    }
+
+    /// Leaves a message that can wait until the loop is awake for something else.
+    pub(crate) fn post_lazily(&self, notice: Notice) {
+        let ring = self.inbox.post(notice, Urgency::Lazy);
         self.answer(ring);
     }
 
@@ -258,7 +267,7 @@ impl Shared {
             cause: end.cause,
             error: end.error.map(Arc::new),
             requested_at: end.requested_at,
-            ended_at: Instant::now(),
+            ended_at: self.config.clock.now(),
             figures,
             rejected: Arc::clone(&self.counters.rejected),
         };

@@ -109,7 +109,8 @@ impl Control {
 impl Shared {
     /// Asks the loop to end.
     pub(crate) fn request(self: &Arc<Shared>, request: Request) {
-        self.control.lock().note(request, Instant::now());
+        let now = self.config.clock.now();
+        self.control.lock().note(request, now);
         if !self.seat.is_taken() {
             if let Some(core) = self.core.upgrade() {
                 self.end_unstarted(&core);
@@ -165,7 +166,7 @@ impl Shared {
             started: false,
             cause,
             error: failure.map(|reason| io::Error::other(reason.to_string())),
-            requested_at: terms.map_or_else(Instant::now, |terms| terms.requested_at),
+            requested_at: terms.map_or_else(|| self.config.clock.now(), |terms| terms.requested_at),
         };
         self.terminate(ending, Some(&core.termination));
         true
@@ -305,6 +306,14 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
             discard(payload);
         }
     }
+    // Timers that were armed here and carried away: nobody will fire them any more.
+    local.timers.home().leave();
+    for waker in local.timers.clear() {
+        if let Err(payload) = contain_drop(waker) {
+            shared.report_panic(PanicSite::Waker, &*payload, None);
+            discard(payload);
+        }
+    }
 }
 
 /// Drops every task of the loop, here, and closes the inbox behind the last one.
@@ -322,7 +331,7 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
         }
         if local.has_live() {
             // Some thread has taken a wake and not pushed it yet: its push rings.
-            if shared.inbox.try_sleep() {
+            if shared.inbox.try_sleep(None) {
                 if driver.wait(&shared.bell, None).is_err() {
                     std::thread::yield_now();
                 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 
-use crate::park::Parker;
+use crate::park::{Parker, round_up};
 use crate::sync::{Arc, Mutex};
 
 /// The token of the bell; sources count from 0 upwards.
@@ -57,16 +57,15 @@ impl Driver {
         (Driver::Park(Arc::clone(&parker)), Doorbell::Park(parker))
     }
 
-    /// Waits for a ring or readiness, until `deadline` at most.
-    pub(crate) fn wait(&mut self, bell: &Doorbell, deadline: Option<Instant>) -> io::Result<()> {
+    /// Waits for a ring or readiness, as long as `until` says at most.
+    pub(crate) fn wait(&mut self, bell: &Doorbell, until: Option<Until>) -> io::Result<()> {
         match self {
             Driver::Park(parker) => {
-                let timeout =
-                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                parker.park(timeout);
+                // In whole milliseconds, as the selector: a crowd of timers shares its wake-ups.
+                parker.park(until.map(|until| round_up(until.left())));
                 Ok(())
             }
-            Driver::Io(reactor) => reactor.wait(bell, deadline),
+            Driver::Io(reactor) => reactor.wait(bell, until),
         }
     }
 
@@ -93,6 +92,19 @@ impl Doorbell {
     }
 }
 
+/// The end of a wait, with the clock reading that the loop has already taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    pub(crate) deadline: Instant,
+    pub(crate) now: Instant,
+}
+
+impl Until {
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(self.now)
+    }
+}
+
 /// A selector and the memory of how well it works.
 #[derive(Debug)]
 pub(crate) struct Reactor {
@@ -102,20 +114,14 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    fn wait(&mut self, bell: &Doorbell, deadline: Option<Instant>) -> io::Result<()> {
-        let mut timeout = None;
-        if let Some(deadline) = deadline {
-            let left = deadline.saturating_duration_since(Instant::now());
-            timeout = Some(left.min(LONGEST_WAIT));
-        }
+    fn wait(&mut self, bell: &Doorbell, until: Option<Until>) -> io::Result<()> {
+        let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
         let Turn::Empty = self.turn(bell, timeout)? else {
             return Ok(());
         };
         // The clock is read only when there is a suspicion.
-        let in_time = match deadline {
-            None => false,
-            Some(deadline) => timeout == Some(LONGEST_WAIT) || Instant::now() >= deadline,
-        };
+        let in_time = until
+            .is_some_and(|until| timeout == Some(LONGEST_WAIT) || Instant::now() >= until.deadline);
         if self.health.empty_wait(in_time) {
             self.rebuild(bell)?;
         }
@@ -215,8 +221,9 @@ mod tests {
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {
         for (mut driver, bell) in [Driver::with_io().unwrap(), Driver::without_io()] {
-            let deadline = Instant::now() + Duration::from_millis(5);
-            driver.wait(&bell, Some(deadline)).unwrap();
+            let now = Instant::now();
+            let deadline = now + Duration::from_millis(5);
+            driver.wait(&bell, Some(Until { deadline, now })).unwrap();
             assert!(Instant::now() >= deadline);
         }
     }

@@ -1,0 +1,363 @@
+//! Closures that run later, once or again and again.
+//!
+//! - A scheduled closure is a task of its loop that waits for a timer: accounted for like any other,
+//!   and dropped on its loop, with what it captured, as soon as it is cancelled.
+//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one exchange of `phase`.
+//! - A shutdown cancels what is not due: such a task, polled while its loop closes, gives itself up to
+//!   the loop (see [`Local::give_up`]).
+//! - Scheduling from another thread wakes the loop only if the closure is the next thing it has to do.
+//!
+//! ```text
+//!   Waiting ──task is due──▶ Running ──▶ (done, or Waiting again if periodic)
+//!      └──────cancel()──────▶ Cancelled ◀──cancel(), periodic only──┘
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use crate::error::JoinError;
+use crate::event_loop::EventLoop;
+use crate::event_loop::context;
+use crate::event_loop::inbox::Urgency;
+use crate::event_loop::local::Local;
+use crate::sync::{Arc, AtomicU8, Mutex, Ordering};
+use crate::task::join::JoinHandle;
+use crate::time::sleep::Sleep;
+use crate::time::timers::Kind;
+
+const WAITING: u8 = 0;
+const RUNNING: u8 = 1;
+const CANCELLED: u8 = 2;
+
+impl EventLoop {
+    /// Runs a closure on this loop after `delay`.
+    ///
+    /// Any thread may call it; it wakes the loop only if nothing is due earlier. A refusal shows in
+    /// the handle. [`Duration::MAX`] means never.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::time::Duration;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let later = group.next().schedule(Duration::from_millis(1), || 7);
+    /// assert_eq!(group.block_on(later).unwrap(), 7);
+    /// let never = group.next().schedule(Duration::MAX, || ());
+    /// assert!(never.cancel());
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn schedule<F, T>(&self, delay: Duration, call: F) -> Scheduled<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let deadline = self.deadline_after(delay);
+        let phase = Arc::new(AtomicU8::new(WAITING));
+        let task = Delayed {
+            timer: Timer::new(deadline, &phase),
+            call: Some(call),
+        };
+        let handle = self.spawn_by(task, urgency(deadline));
+        Scheduled::new(handle, phase, Rule::Once)
+    }
+
+    /// Runs a closure on this loop after `initial` and then on a grid of `period`.
+    ///
+    /// Runs that come too late are made up for, one after the other. A run that panics is the last.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `period` is zero.
+    #[track_caller]
+    pub fn schedule_at_fixed_rate<F>(
+        &self,
+        initial: Duration,
+        period: Duration,
+        call: F,
+    ) -> io::Result<Scheduled<()>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        not_zero(period, "period")?;
+        Ok(self.schedule_periodic(initial, Rhythm::Rate(period), call))
+    }
+
+    /// Runs a closure on this loop after `initial` and then `delay` after the end of each run.
+    ///
+    /// A run that panics is the last.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `delay` is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let (tx, rx) = mpsc::channel();
+    /// let ms = Duration::from_millis(1);
+    /// let beat = group.next().schedule_with_fixed_delay(ms, ms, move || tx.send("beat").unwrap())?;
+    /// assert_eq!(rx.recv(), Ok("beat"));
+    /// assert_eq!(rx.recv(), Ok("beat"));
+    /// assert!(beat.cancel());
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn schedule_with_fixed_delay<F>(
+        &self,
+        initial: Duration,
+        delay: Duration,
+        call: F,
+    ) -> io::Result<Scheduled<()>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        not_zero(delay, "delay")?;
+        Ok(self.schedule_periodic(initial, Rhythm::Delay(delay), call))
+    }
+
+    #[track_caller]
+    fn schedule_periodic<F>(&self, initial: Duration, rhythm: Rhythm, call: F) -> Scheduled<()>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        let deadline = self.deadline_after(initial);
+        let phase = Arc::new(AtomicU8::new(WAITING));
+        let task = Periodic {
+            timer: Timer::new(deadline, &phase),
+            rhythm,
+            call,
+        };
+        let handle = self.spawn_by(task, urgency(deadline));
+        Scheduled::new(handle, phase, Rule::Periodic)
+    }
+
+    /// The moment `delay` from now; `None` beyond the end of the clock.
+    fn deadline_after(&self, delay: Duration) -> Option<Instant> {
+        self.shared().config.clock.now().checked_add(delay)
+    }
+}
+
+fn urgency(deadline: Option<Instant>) -> Urgency {
+    deadline.map_or(Urgency::Lazy, Urgency::By)
+}
+
+fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
+    if duration.is_zero() {
+        let text = format!("{name}: must be above zero");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(())
+}
+
+/// A scheduled closure: resolves to its result, or says why there is none.
+///
+/// Dropping it detaches: the closure still runs. A periodic closure resolves when it panics or is
+/// cancelled.
+///
+/// # Cancel safety
+///
+/// Awaiting `&mut scheduled` is cancel safe; dropping it does not cancel the closure.
+///
+/// # Panics
+///
+/// Polling it again after it was ready panics.
+#[must_use = "dropping it does not cancel the closure; use drop() or let _ = to say so"]
+pub struct Scheduled<T> {
+    handle: Mutex<Option<JoinHandle<T>>>,
+    phase: Arc<AtomicU8>,
+    rule: Rule,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Once,
+    Periodic,
+}
+
+impl<T> Scheduled<T> {
+    fn new(handle: JoinHandle<T>, phase: Arc<AtomicU8>, rule: Rule) -> Scheduled<T> {
+        Scheduled {
+            handle: Mutex::new(Some(handle)),
+            phase,
+            rule,
+        }
+    }
+
+    /// Cancels the closure; from any thread.
+    ///
+    /// Returns `true` if this call made the difference: the closure has not run and will not, or, if
+    /// it is periodic, will not run again. What it captured is dropped soon, on its loop.
+    pub fn cancel(&self) -> bool {
+        let exchange = |from| {
+            self.phase
+                .compare_exchange(from, CANCELLED, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+        };
+        let won = exchange(WAITING) || (self.rule == Rule::Periodic && exchange(RUNNING));
+        if !won {
+            return false;
+        }
+        let handle = self.handle.lock().take();
+        match handle {
+            // It may have ended before, by a panic or a shutdown.
+            Some(handle) => {
+                let ended = handle.is_finished();
+                handle.abort();
+                !ended
+            }
+            None => false,
+        }
+    }
+
+    /// Says whether the closure will not run any more, in whatever way that came about.
+    pub fn is_finished(&self) -> bool {
+        let handle = self.handle.lock();
+        handle.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl<T> Future for Scheduled<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.handle.get_mut() {
+            Some(handle) => Pin::new(handle).poll(cx),
+            None => Poll::Ready(Err(JoinError::cancelled())),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Scheduled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduled")
+            .field("rule", &self.rule)
+            .field("finished", &self.is_finished())
+            .finish()
+    }
+}
+
+/// The wait of a scheduled closure.
+struct Timer {
+    sleep: Sleep,
+    phase: Arc<AtomicU8>,
+}
+
+impl Timer {
+    fn new(deadline: Option<Instant>, phase: &Arc<AtomicU8>) -> Timer {
+        Timer {
+            sleep: Sleep::at(deadline, Kind::Scheduled),
+            phase: Arc::clone(phase),
+        }
+    }
+
+    /// Ready when the closure is to run now; from then on it cannot be cancelled.
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let local = context::current().expect("a task is polled on its loop");
+        if Pin::new(&mut self.sleep).poll(cx).is_pending() {
+            if local.is_closing() {
+                local.give_up(cx.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        let begun =
+            self.phase
+                .compare_exchange(WAITING, RUNNING, Ordering::AcqRel, Ordering::Acquire);
+        match begun {
+            Ok(_) => Poll::Ready(()),
+            // Cancelled: the task is being closed by whoever did it.
+            Err(_) => Poll::Pending,
+        }
+    }
+}
+
+struct Delayed<F> {
+    timer: Timer,
+    call: Option<F>,
+}
+
+// The closure is moved out before it is called and never pinned.
+impl<F> Unpin for Delayed<F> {}
+
+impl<F: FnOnce() -> T, T> Future for Delayed<F> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        ready!(self.timer.poll_due(cx));
+        let call = self.call.take().expect("a finished future is not polled");
+        Poll::Ready(call())
+    }
+}
+
+struct Periodic<F> {
+    timer: Timer,
+    rhythm: Rhythm,
+    call: F,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Rhythm {
+    Rate(Duration),
+    Delay(Duration),
+}
+
+// The closure is called by reference and never pinned.
+impl<F> Unpin for Periodic<F> {}
+
+impl<F: FnMut()> Future for Periodic<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.timer.poll_due(cx));
+        (self.call)();
+        // Cancelled while it ran: then there is nothing to wait for.
+        let again = self.timer.phase.compare_exchange(
+            RUNNING,
+            WAITING,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if again.is_err() {
+            return Poll::Pending;
+        }
+        let due = self.timer.sleep.deadline();
+        let next = match self.rhythm {
+            Rhythm::Rate(period) => due.and_then(|due| due.checked_add(period)),
+            Rhythm::Delay(delay) => crate::time::now().checked_add(delay),
+        };
+        self.timer.sleep.reset_to(next);
+        // Others first, also when the next run is due already: a late rate must not hold the loop.
+        if ready_now(&mut self.timer, cx) {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+/// Arms the timer; says whether it is due already, without running anything.
+fn ready_now(timer: &mut Timer, cx: &mut Context<'_>) -> bool {
+    Pin::new(&mut timer.sleep).poll(cx).is_ready()
+}
+
+impl Local {
+    /// Whether scheduled closures are cancelled from here on.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Hands the running task over to be dropped by the loop: cancelled, not completed.
+    fn give_up(&self, waker: std::task::Waker) {
+        self.given_up.borrow_mut().push(waker);
+    }
+}

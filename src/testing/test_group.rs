@@ -1,0 +1,214 @@
+//! Several loops on one thread, interleaved by a seed.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::builder::Builder;
+use crate::clock::{Clock, VirtualClock};
+use crate::event_loop::EventLoop;
+use crate::group::EventLoopGroup;
+use crate::random::Random;
+use crate::report::TerminationReport;
+use crate::sync::Arc;
+use crate::testing::seat::{Seat, Turn};
+use crate::testing::test_loop::{TURNS, later};
+
+/// A group whose loops take turns on the test's thread, in an order that a seed decides.
+///
+/// Which loop goes next, and how many tasks it runs before the next one does, are drawn from the
+/// seed: one seed is one interleaving, and many seeds are many. [`trace`](TestGroup::trace) is a
+/// hash over everything that was run; two runs of one seed and one test have the same.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::testing::TestGroup;
+///
+/// let run = |seed| {
+///     let mut test = TestGroup::seeded(seed, 3);
+///     for n in 0..20 {
+///         test.group().spawn(async move {
+///             for _ in 0..n {
+///                 loopgroup::yield_now().await;
+///             }
+///         });
+///     }
+///     test.run_until_stalled();
+///     assert_eq!(test.pending(), 0);
+///     test.trace()
+/// };
+/// assert_eq!(run(7), run(7)); // an interleaving can be had again
+/// assert_ne!(run(7), run(8));
+/// ```
+pub struct TestGroup {
+    group: EventLoopGroup,
+    seats: Vec<Seat>,
+    clock: Arc<VirtualClock>,
+    random: Random,
+    trace: u64,
+}
+
+impl TestGroup {
+    /// Makes a group of `loops` loops whose turns are drawn from `seed`.
+    ///
+    /// # Panics
+    ///
+    /// If `loops` is 0.
+    #[track_caller]
+    pub fn seeded(seed: u64, loops: usize) -> TestGroup {
+        assert!(loops > 0, "a group needs at least one loop");
+        let clock = Arc::new(VirtualClock::new());
+        let group = Builder::new()
+            .loops(loops)
+            .without_io()
+            .clock(Clock::Virtual(Arc::clone(&clock)))
+            .build()
+            .expect("loops without a selector need nothing of the system");
+        let seats = (0..loops).map(|index| Seat::take(&group, index)).collect();
+        TestGroup {
+            group,
+            seats,
+            clock,
+            random: Random::new(seed),
+            trace: 0xCBF2_9CE4_8422_2325,
+        }
+    }
+
+    /// Returns the group, whose API is the production one.
+    pub fn group(&self) -> &EventLoopGroup {
+        &self.group
+    }
+
+    /// Returns the virtual time.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Returns how much virtual time has passed.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.passed()
+    }
+
+    /// Runs one short turn of one loop, both drawn from the seed.
+    ///
+    /// # Panics
+    ///
+    /// Like every method that drives the loops: on the thread of an event loop, as in a task.
+    #[track_caller]
+    pub fn step(&mut self) {
+        let index = self.random.below(self.seats.len());
+        self.turn(index);
+    }
+
+    /// Runs turns, drawn from the seed, until no loop has anything to run now.
+    #[track_caller]
+    pub fn run_until_stalled(&mut self) {
+        self.settle();
+    }
+
+    /// Lets virtual time pass; at each deadline on the way runs what is due, as
+    /// [`run_until_stalled`](TestGroup::run_until_stalled) does.
+    #[track_caller]
+    pub fn advance(&mut self, duration: Duration) {
+        let target = later(self.now(), duration);
+        while let Some(next) = self.settle() {
+            if next > target {
+                break;
+            }
+            self.clock.move_to(next);
+        }
+        self.clock.move_to(target);
+        self.settle();
+    }
+
+    /// Returns how many tasks of all loops are not finished, begun or not.
+    pub fn pending(&self) -> usize {
+        let count = |one: &EventLoop| one.pending_tasks() + one.live_tasks();
+        self.group.loops().iter().map(count).sum()
+    }
+
+    /// Returns a hash over every turn so far: who ran, how much, and when.
+    pub fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    /// Returns the report, once every loop has ended.
+    pub fn report(&self) -> Option<TerminationReport> {
+        self.group.termination().wait_timeout(Duration::ZERO)
+    }
+
+    /// Runs turns until every loop has said, after the last one that ran anything, that it has
+    /// nothing to run; returns the next deadline of all.
+    #[track_caller]
+    fn settle(&mut self) -> Option<Instant> {
+        let mut stalled: Vec<Option<Turn>> = vec![None; self.seats.len()];
+        for _ in 0..TURNS * self.seats.len() {
+            let waiting: Vec<usize> = (0..self.seats.len())
+                .filter(|&index| stalled[index].is_none())
+                .collect();
+            if waiting.is_empty() {
+                let deadlines = stalled.into_iter().map(|turn| match turn {
+                    Some(Turn::Stalled(next)) => next,
+                    _ => None,
+                });
+                return deadlines.flatten().min();
+            }
+            let index = waiting[self.random.below(waiting.len())];
+            let polls = self.seats[index].polls();
+            let turn = self.turn(index);
+            if turn == Turn::Busy || self.seats[index].polls() != polls {
+                // It may have given work to any of the others.
+                stalled.fill(None);
+            } else {
+                stalled[index] = Some(turn);
+            }
+            if turn == Turn::Ended {
+                stalled.fill(None);
+                for (seat, turn) in self.seats.iter().zip(&mut stalled) {
+                    if !seat.is_alive() {
+                        *turn = Some(Turn::Ended);
+                    }
+                }
+            }
+        }
+        // Restless: time has to pass all the same.
+        self.seats.iter().filter_map(Seat::next_deadline).min()
+    }
+
+    #[track_caller]
+    fn turn(&mut self, index: usize) -> Turn {
+        let tasks = 1 + self.random.below(4);
+        let turn = self.seats[index].turn(tasks as u32);
+        let polls = self.seats[index].polls();
+        let passed = self.clock.passed().as_nanos() as u64;
+        for word in [index as u64, polls, passed] {
+            // FNV-1a, a word at a time.
+            self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+        turn
+    }
+}
+
+impl Drop for TestGroup {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        drop(self.group.shutdown_now());
+        while self.seats.iter().any(Seat::is_alive) {
+            for seat in &mut self.seats {
+                seat.turn(u32::MAX);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TestGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestGroup")
+            .field("elapsed", &self.elapsed())
+            .field("trace", &self.trace)
+            .field("group", &self.group)
+            .finish()
+    }
+}

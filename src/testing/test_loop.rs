@@ -1,0 +1,222 @@
+//! One loop that a test drives by hand.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::builder::Builder;
+use crate::clock::{Clock, VirtualClock};
+use crate::event_loop::EventLoop;
+use crate::group::EventLoopGroup;
+use crate::report::TerminationReport;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::testing::seat::{Seat, Turn};
+
+/// Tasks per turn, as in production.
+const SLICE: u32 = 1024;
+/// Turns at one moment before time passes all the same.
+pub(super) const TURNS: usize = 1000;
+
+/// The moment `duration` after `now`, or as late as it makes sense.
+pub(super) fn later(now: Instant, duration: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+    now + duration.min(CENTURY)
+}
+
+/// A loop without a thread, over a clock that the test moves.
+///
+/// It dereferences to its [`EventLoop`]: `spawn`, `schedule`, `shutdown_gracefully_with` and all the
+/// rest are the production ones. Submissions from the test go through the inbox like those of any
+/// other thread; they run when the test drives the loop. Dropping it ends the loop: what is left is
+/// cancelled.
+///
+/// # Examples
+///
+/// A shutdown of minutes, tested in microseconds:
+///
+/// ```
+/// use loopgroup::{Cause, testing::TestLoop};
+/// use std::time::Duration;
+///
+/// let minute = Duration::from_secs(60);
+/// let mut test = TestLoop::new();
+/// test.run_until_stalled();
+/// test.shutdown_gracefully_with(minute, 10 * minute).unwrap();
+/// test.advance(minute / 2);
+/// test.spawn(async {}); // activity: the quiet period starts again
+/// test.advance(minute - Duration::from_nanos(1));
+/// assert!(test.report().is_none());
+/// test.advance(Duration::from_nanos(1));
+/// let report = test.report().unwrap();
+/// assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+/// assert_eq!(report.elapsed(), minute * 3 / 2);
+/// ```
+pub struct TestLoop {
+    group: EventLoopGroup,
+    seat: Seat,
+    clock: Arc<VirtualClock>,
+}
+
+impl TestLoop {
+    /// Makes a test loop whose time starts now.
+    pub fn new() -> TestLoop {
+        let clock = Arc::new(VirtualClock::new());
+        let group = Builder::new()
+            .loops(1)
+            .without_io()
+            .clock(Clock::Virtual(Arc::clone(&clock)))
+            .build()
+            .expect("a loop without a selector needs nothing of the system");
+        let seat = Seat::take(&group, 0);
+        TestLoop { group, seat, clock }
+    }
+
+    /// Returns the loop's group, which has no other loop.
+    pub fn group(&self) -> &EventLoopGroup {
+        &self.group
+    }
+
+    /// Returns the virtual time.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Returns how much virtual time has passed.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.passed()
+    }
+
+    /// Runs whatever can run without time passing; returns how many polls that took.
+    ///
+    /// A task that wakes itself for ever does not hold it: it gives up after 1,000 turns, which is a
+    /// million polls.
+    ///
+    /// # Panics
+    ///
+    /// Like every method that drives the loop: on the thread of an event loop, as in a task.
+    #[track_caller]
+    pub fn run_until_stalled(&mut self) -> u64 {
+        let before = self.seat.polls();
+        self.settle();
+        self.seat.polls().saturating_sub(before)
+    }
+
+    /// Runs a single turn; returns whether there is more to run now.
+    #[track_caller]
+    pub fn turn(&mut self) -> bool {
+        self.seat.turn(SLICE) == Turn::Busy
+    }
+
+    /// Lets virtual time pass; at each deadline on the way runs what is due, in order, as
+    /// [`run_until_stalled`](TestLoop::run_until_stalled) does.
+    #[track_caller]
+    pub fn advance(&mut self, duration: Duration) {
+        let target = later(self.now(), duration);
+        while let Some(next) = self.settle() {
+            if next > target {
+                break;
+            }
+            self.clock.move_to(next);
+        }
+        self.clock.move_to(target);
+        self.settle();
+    }
+
+    /// Runs turns until there is nothing to run now; returns the next deadline.
+    #[track_caller]
+    fn settle(&mut self) -> Option<Instant> {
+        for _ in 0..TURNS {
+            match self.seat.turn(SLICE) {
+                Turn::Busy => {}
+                Turn::Stalled(next) => return next,
+                Turn::Ended => return None,
+            }
+        }
+        // Restless: time has to pass all the same.
+        self.seat.next_deadline()
+    }
+
+    /// Drives `future` and the loop until the future is done; time jumps to the next deadline
+    /// whenever nothing can run before.
+    ///
+    /// The future is polled on the loop: it may use `spawn_local`, timers, everything.
+    ///
+    /// # Panics
+    ///
+    /// If the future waits and nothing is left that could wake it: no task to run, no timer.
+    #[track_caller]
+    pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let woken = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&woken);
+        let waker = waker_fn::waker_fn(move || flag.store(true, Ordering::SeqCst));
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            if woken.swap(false, Ordering::SeqCst) {
+                let mut poll = || future.as_mut().poll(&mut cx);
+                let polled = match self.seat.inside(&mut poll) {
+                    Some(polled) => polled,
+                    None => poll(),
+                };
+                if let Poll::Ready(output) = polled {
+                    return output;
+                }
+            }
+            match self.seat.turn(SLICE) {
+                Turn::Busy => {}
+                _ if woken.load(Ordering::SeqCst) => {}
+                Turn::Stalled(Some(next)) => self.clock.move_to(next),
+                Turn::Stalled(None) | Turn::Ended => panic!(
+                    "the future waits for ever: nothing can run, no timer is armed, {} tasks wait",
+                    self.pending()
+                ),
+            }
+        }
+    }
+
+    /// Returns how many tasks are not finished, begun or not.
+    pub fn pending(&self) -> usize {
+        self.pending_tasks() + self.live_tasks()
+    }
+
+    /// Returns the report, once the loop has ended.
+    pub fn report(&self) -> Option<TerminationReport> {
+        self.termination().wait_timeout(Duration::ZERO)
+    }
+}
+
+impl Default for TestLoop {
+    fn default() -> TestLoop {
+        TestLoop::new()
+    }
+}
+
+impl Deref for TestLoop {
+    type Target = EventLoop;
+
+    fn deref(&self) -> &EventLoop {
+        &self.group.loops()[0]
+    }
+}
+
+impl Drop for TestLoop {
+    fn drop(&mut self) {
+        if !self.seat.is_alive() || std::thread::panicking() {
+            return;
+        }
+        drop(self.group.shutdown_now());
+        while self.seat.turn(SLICE) != Turn::Ended {}
+    }
+}
+
+impl fmt::Debug for TestLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestLoop")
+            .field("elapsed", &self.elapsed())
+            .field("event_loop", &**self)
+            .finish()
+    }
+}

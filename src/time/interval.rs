@@ -1,0 +1,189 @@
+//! A stream of moments, one period apart.
+
+use std::future::Future;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use futures::Stream;
+
+use crate::time::now;
+use crate::time::sleep::Sleep;
+use crate::time::timers::Kind;
+
+/// Ticks now and then once per `period`.
+///
+/// # Panics
+///
+/// If `period` is zero. Polling it panics as [`sleep`](crate::time::sleep) does.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::time::interval;
+/// use std::time::Duration;
+///
+/// loopgroup::block_on(async {
+///     let mut ticks = interval(Duration::from_millis(1));
+///     let first = ticks.tick().await; // at once
+///     assert!(ticks.tick().await >= first + Duration::from_millis(1));
+/// });
+/// ```
+#[track_caller]
+pub fn interval(period: Duration) -> Interval {
+    interval_at(now(), period)
+}
+
+/// Ticks at `start` and then once per `period`.
+///
+/// # Panics
+///
+/// If `period` is zero. Polling it panics as [`sleep`](crate::time::sleep) does.
+///
+/// # Examples
+///
+/// ```
+/// use futures::StreamExt;
+/// use loopgroup::time::interval_at;
+/// use std::time::{Duration, Instant};
+///
+/// let start = Instant::now() + Duration::from_millis(1);
+/// let ticks = interval_at(start, Duration::from_millis(1)).take(3);
+/// let ticks: Vec<_> = loopgroup::block_on(ticks.collect());
+/// assert_eq!(ticks[0], start); // a tick is the moment it was meant for
+/// assert_eq!(ticks[2], start + Duration::from_millis(2));
+/// ```
+#[track_caller]
+pub fn interval_at(start: Instant, period: Duration) -> Interval {
+    assert!(
+        !period.is_zero(),
+        "the period of an interval must be above zero"
+    );
+    Interval {
+        sleep: Sleep::at(Some(start), Kind::Sleep),
+        period,
+        missed: MissedTick::default(),
+    }
+}
+
+/// What an [`Interval`] does about ticks that nobody took in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissedTick {
+    /// Ticks as fast as it is asked until it has caught up: the default.
+    #[default]
+    Burst,
+    /// Ticks one period after the late one, off the old grid.
+    Delay,
+    /// Leaves missed ticks out and goes on with the next one of the grid.
+    Skip,
+}
+
+/// The stream of [`interval`] and [`interval_at`]; each item is the moment it was meant for.
+///
+/// # Cancel safety
+///
+/// `tick` and `next` are cancel safe: a tick is taken only when they are ready.
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct Interval {
+    sleep: Sleep,
+    period: Duration,
+    missed: MissedTick,
+}
+
+impl Interval {
+    /// Waits for the next tick.
+    pub async fn tick(&mut self) -> Instant {
+        poll_fn(|cx| self.poll_tick(cx)).await
+    }
+
+    /// Polls for the next tick.
+    pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        ready!(Pin::new(&mut self.sleep).poll(cx));
+        let tick = self
+            .sleep
+            .deadline()
+            .expect("an interval beyond the end of the clock is never ready");
+        self.sleep.reset_to(self.after(tick, now()));
+        Poll::Ready(tick)
+    }
+
+    /// Returns the time between two ticks.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// Says what is done about ticks that nobody took in time.
+    pub fn missed_tick(&self) -> MissedTick {
+        self.missed
+    }
+
+    /// Sets what is done about ticks that nobody took in time.
+    pub fn set_missed_tick(&mut self, missed: MissedTick) {
+        self.missed = missed;
+    }
+
+    /// The tick after `tick`, which was taken at `now`.
+    fn after(&self, tick: Instant, now: Instant) -> Option<Instant> {
+        let next = tick.checked_add(self.period)?;
+        if next >= now {
+            return Some(next);
+        }
+        match self.missed {
+            MissedTick::Burst => Some(next),
+            MissedTick::Delay => now.checked_add(self.period),
+            MissedTick::Skip => {
+                let late = now.saturating_duration_since(next).as_nanos();
+                let over = late % self.period.as_nanos();
+                // Less than a period, so it fits if the period does; a period of centuries may not.
+                let rest = self.period.as_nanos() - over;
+                now.checked_add(Duration::from_nanos(u64::try_from(rest).ok()?))
+            }
+        }
+    }
+}
+
+impl Stream for Interval {
+    type Item = Instant;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
+        self.poll_tick(cx).map(Some)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_tick_is_made_up_for_put_off_or_left_out() {
+        let ms = Duration::from_millis;
+        let start = Instant::now();
+        let mut ticks = interval_at(start, ms(10));
+        let late = start + ms(35);
+        for (missed, next) in [
+            (MissedTick::Burst, 10),
+            (MissedTick::Delay, 45),
+            (MissedTick::Skip, 40),
+        ] {
+            ticks.set_missed_tick(missed);
+            assert_eq!(
+                ticks.after(start, late),
+                Some(start + ms(next)),
+                "{missed:?}"
+            );
+            let in_time = start + ms(9);
+            assert_eq!(ticks.after(start, in_time), Some(start + ms(10)));
+        }
+        // Exactly on the grid: the tick of this very moment is not late.
+        ticks.set_missed_tick(MissedTick::Skip);
+        assert_eq!(ticks.after(start, start + ms(10)), Some(start + ms(10)));
+        assert_eq!(ticks.after(start, start + ms(30)), Some(start + ms(40)));
+    }
+}

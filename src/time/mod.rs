@@ -1,0 +1,61 @@
+//! Time: sleeping, intervals, timeouts.
+//!
+//! A timer lives on the loop that polls it, in a queue of that loop: arming and cancelling it there
+//! takes no lock. It never fires early, and late by at most a millisecond plus the task that is
+//! running. Dropping it frees it at once, or soon when it is dropped on another thread. Timers also
+//! work in [`run`](crate::run) and [`block_on`](crate::block_on).
+//!
+//! To run a closure later, see [`EventLoop::schedule`](crate::EventLoop::schedule).
+//!
+//! ```
+//! use loopgroup::time::{interval, sleep, timeout};
+//! use std::time::Duration;
+//!
+//! let group = loopgroup::EventLoopGroup::new(1)?;
+//! let task = group.spawn(async {
+//!     sleep(Duration::from_millis(1)).await;
+//!     let mut ticks = interval(Duration::from_millis(1));
+//!     ticks.tick().await; // the first tick comes at once
+//!     ticks.tick().await;
+//!     timeout(Duration::from_millis(1), std::future::pending::<()>()).await
+//! });
+//! assert!(group.block_on(task).unwrap().is_err(), "pending for ever");
+//! # std::io::Result::Ok(())
+//! ```
+
+mod interval;
+pub(crate) mod queue;
+pub(crate) mod sleep;
+pub(crate) mod thread;
+mod timeout;
+pub(crate) mod timers;
+
+pub use interval::{Interval, MissedTick, interval, interval_at};
+pub use sleep::{Sleep, sleep, sleep_until};
+pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
+
+use std::time::Instant;
+
+use crate::event_loop::context;
+use crate::time::timers::{HomeId, Timers};
+
+/// Reads the clock of the current loop: the system's, or a test loop's.
+pub(crate) fn now() -> Instant {
+    context::with_local(|local| local.shared.config.clock.now()).unwrap_or_else(Instant::now)
+}
+
+/// The timers of this thread, to arm one; `look` must not call foreign code.
+fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
+    let mut look = Some(look);
+    let mut once = |timers: &Timers| (look.take().expect("called once"))(timers);
+    context::with_local(|local| once(&local.timers)).or_else(|| thread::here(&mut once))
+}
+
+/// The timers of this thread, if they are `home`; `look` must not call foreign code.
+fn at<R>(home: HomeId, look: impl FnOnce(&Timers) -> R) -> Option<R> {
+    let mut look = Some(look);
+    let mut once = |timers: &Timers| (look.take().expect("called once"))(timers);
+    context::with_local(|local| (local.timers.home() == home).then(|| once(&local.timers)))
+        .flatten()
+        .or_else(|| thread::at(home, &mut once))
+}

@@ -1,0 +1,197 @@
+//! A future that waits for a moment.
+//!
+//! - It is armed on the thread that polls it; polled elsewhere later, it moves there.
+//! - It holds numbers only, so it is `Send`, `Sync` and `Unpin` wherever it is armed.
+//! - Once armed, it reads no clock: that its entry is gone is the news that it fired.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::time::queue::Key;
+use crate::time::timers::{Armed, HomeId, Kind};
+use crate::time::{at, here, now};
+
+/// Waits for `duration`.
+///
+/// [`Duration::MAX`], like any time beyond the end of the clock, means for ever. A zero duration
+/// lets the loop take one turn.
+///
+/// # Panics
+///
+/// The future panics when it is polled on a thread that has no timers: one that is neither a loop nor
+/// inside `block_on`.
+///
+/// # Cancel safety
+///
+/// Cancel safe: dropping it frees its timer at once, or soon if it is dropped on another thread.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::time::sleep;
+/// use std::time::{Duration, Instant};
+///
+/// let start = Instant::now();
+/// loopgroup::block_on(sleep(Duration::from_millis(2)));
+/// assert!(start.elapsed() >= Duration::from_millis(2)); // never early
+/// ```
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep::at(now().checked_add(duration), Kind::Sleep)
+}
+
+/// Waits until `deadline`.
+///
+/// Panics and cancel safety as [`sleep`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::time::sleep_until;
+/// use std::time::{Duration, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(2);
+/// loopgroup::block_on(sleep_until(deadline));
+/// assert!(Instant::now() >= deadline);
+/// ```
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep::at(Some(deadline), Kind::Sleep)
+}
+
+/// The future of [`sleep`] and [`sleep_until`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct Sleep {
+    /// `None`: never.
+    deadline: Option<Instant>,
+    armed: Option<(HomeId, Key)>,
+    kind: Kind,
+}
+
+impl Sleep {
+    pub(crate) fn at(deadline: Option<Instant>, kind: Kind) -> Sleep {
+        Sleep {
+            deadline,
+            armed: None,
+            kind,
+        }
+    }
+
+    /// Returns the moment that it waits for; `None` means never.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Waits for another moment instead, also if it has been ready before.
+    ///
+    /// A task that waits for it already is woken at the new moment, without polling it again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::time::sleep;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let mut wait = sleep(Duration::from_secs(3600));
+    /// wait.reset(Instant::now());
+    /// loopgroup::block_on(wait);
+    /// ```
+    pub fn reset(&mut self, deadline: Instant) {
+        self.reset_to(Some(deadline));
+    }
+
+    pub(crate) fn reset_to(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+        let Some((home, key)) = self.armed else {
+            return;
+        };
+        let moved = deadline.is_some_and(|deadline| {
+            at(home, |timers| timers.reset(key, deadline)).unwrap_or(false)
+        });
+        if !moved {
+            // Fired, armed elsewhere, or never: the next poll arms it anew.
+            self.disarm();
+        }
+    }
+
+    fn disarm(&mut self) {
+        let Some((home, key)) = self.armed.take() else {
+            return;
+        };
+        match at(home, |timers| timers.cancel(key)) {
+            // Foreign code: no borrow is held here.
+            Some(waker) => drop(waker),
+            None => home.cancel(key),
+        }
+    }
+
+    /// Looks whether it has fired, if it is armed on this thread; moves away from another one.
+    fn look(&mut self, cx: &mut Context<'_>) -> Option<Armed> {
+        let (home, key) = self.armed?;
+        match at(home, |timers| timers.look(key, cx.waker())) {
+            Some(Armed::Stale) => {
+                let waker = cx.waker().clone();
+                let old = at(home, |timers| timers.replace(key, waker));
+                drop(old);
+                Some(Armed::Waiting)
+            }
+            Some(armed) => Some(armed),
+            None => {
+                self.disarm();
+                None
+            }
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let Some(deadline) = this.deadline else {
+            return Poll::Pending;
+        };
+        match this.look(cx) {
+            None => {}
+            Some(Armed::Fired) => {
+                this.armed = None;
+                return Poll::Ready(());
+            }
+            Some(_) => return Poll::Pending,
+        }
+        let waker = cx.waker().clone();
+        match here(|timers| (timers.home(), timers.arm(deadline, waker, this.kind))) {
+            Some((home, Ok(key))) => {
+                this.armed = Some((home, key));
+                Poll::Pending
+            }
+            Some((_, Err(waker))) => {
+                drop(waker);
+                Poll::Ready(())
+            }
+            None if Instant::now() >= deadline => Poll::Ready(()),
+            None => panic!(
+                "a timer of loopgroup was polled on a thread that has no timers: poll it inside a \
+                 task of a group, inside loopgroup::run or inside loopgroup::block_on; in a task of \
+                 another runtime use that runtime's timers"
+            ),
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("deadline", &self.deadline)
+            .field("armed", &self.armed.is_some())
+            .finish()
+    }
+}

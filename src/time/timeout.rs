@@ -1,0 +1,111 @@
+//! A bound on the time that a future may take.
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+use crate::time::sleep::{Sleep, sleep, sleep_until};
+
+/// Gives `future` so much time; it resolves to [`Elapsed`] if that is not enough.
+///
+/// The future is looked at first: if it is ready, it wins, however late it is.
+///
+/// # Panics
+///
+/// As [`sleep`].
+///
+/// # Cancel safety
+///
+/// As cancel safe as `future` is: when the time is over it is not polled again, and it is dropped
+/// with the `Timeout`.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::time::timeout;
+/// use std::time::Duration;
+///
+/// loopgroup::block_on(async {
+///     assert_eq!(timeout(Duration::ZERO, async { 7 }).await, Ok(7));
+///     let late = timeout(Duration::from_millis(1), std::future::pending::<()>()).await;
+///     assert_eq!(late.unwrap_err().to_string(), "the time is over");
+/// });
+/// ```
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout {
+        future: future.into_future(),
+        sleep: sleep(duration),
+    }
+}
+
+/// Gives `future` until `deadline`; see [`timeout`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::time::timeout_at;
+/// use std::time::Instant;
+///
+/// let late = timeout_at(Instant::now(), std::future::pending::<()>());
+/// assert!(loopgroup::block_on(late).is_err());
+/// ```
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout {
+        future: future.into_future(),
+        sleep: sleep_until(deadline),
+    }
+}
+
+pin_project! {
+    /// The future of [`timeout`] and [`timeout_at`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    /// Returns the future, which may be polled on.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(this.sleep).poll(cx).map(|()| Err(Elapsed(())))
+    }
+}
+
+/// Says that a [`Timeout`] was not enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed(());
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time is over")
+    }
+}
+
+impl Error for Elapsed {}
+
+impl From<Elapsed> for io::Error {
+    fn from(elapsed: Elapsed) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, elapsed)
+    }
+}

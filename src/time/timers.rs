@@ -1,0 +1,210 @@
+//! The timers of one thread: of a loop, or of a thread inside `block_on`.
+//!
+//! - Arming, moving and cancelling at home touch a plain queue: no lock, no atomic.
+//! - A timer knows its home by a number. Only who drops a timer elsewhere looks the number up, in a
+//!   registry under a lock, and leaves the key there for its home to remove soon.
+//! - Deadlines are nanoseconds since the thread's own zero; they saturate, and a timer fires only when
+//!   the clock that was read has reached its deadline.
+//! - Wakers are foreign code: they are handed out, and cloned, woken and dropped with no borrow held.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use crate::event_loop::shared::{Notice, Shared};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
+use crate::time::queue::{Key, Queue};
+
+/// The longest time a queue can tell from "never": 584 years.
+const FAR: u64 = u64::MAX;
+
+/// The timers of this thread.
+pub(crate) struct Timers {
+    home: HomeId,
+    zero: Instant,
+    queue: RefCell<Queue<Entry>>,
+    /// The last clock reading of this thread: a deadline that is not after it is due already.
+    now: Cell<u64>,
+}
+
+/// What a timer does when it fires.
+#[derive(Debug)]
+struct Entry {
+    waker: Waker,
+    kind: Kind,
+}
+
+/// Whether a timer ends with the start of a shutdown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A future's own: it goes on.
+    Sleep,
+    /// A scheduled closure's: it is cancelled.
+    Scheduled,
+}
+
+/// Names the thread that a timer is armed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HomeId(u64);
+
+/// What became of an armed timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    Waiting,
+    /// Waiting, with a waker that is out of date.
+    Stale,
+    Fired,
+}
+
+impl Timers {
+    pub(crate) fn new(home: HomeId, zero: Instant) -> Timers {
+        Timers {
+            home,
+            zero,
+            queue: RefCell::new(Queue::new()),
+            now: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn home(&self) -> HomeId {
+        self.home
+    }
+
+    /// Arms a timer; hands the waker back if its deadline had passed when this thread last read its
+    /// clock.
+    pub(crate) fn arm(&self, deadline: Instant, waker: Waker, kind: Kind) -> Result<Key, Waker> {
+        let deadline = self.number(deadline);
+        if deadline <= self.now.get() {
+            return Err(waker);
+        }
+        let entry = Entry { waker, kind };
+        Ok(self.queue.borrow_mut().insert(deadline, entry))
+    }
+
+    /// Looks at a timer that is to wake `waker`.
+    pub(crate) fn look(&self, key: Key, waker: &Waker) -> Armed {
+        match self.queue.borrow_mut().get_mut(key) {
+            None => Armed::Fired,
+            Some(entry) if entry.waker.will_wake(waker) => Armed::Waiting,
+            Some(_) => Armed::Stale,
+        }
+    }
+
+    /// Has a timer wake `waker` instead; returns the one that is not needed any more.
+    pub(crate) fn replace(&self, key: Key, waker: Waker) -> Waker {
+        match self.queue.borrow_mut().get_mut(key) {
+            Some(entry) => std::mem::replace(&mut entry.waker, waker),
+            None => waker,
+        }
+    }
+
+    /// Moves a timer; `false` if it has fired.
+    pub(crate) fn reset(&self, key: Key, deadline: Instant) -> bool {
+        let deadline = self.number(deadline);
+        self.queue.borrow_mut().reset(key, deadline)
+    }
+
+    /// Removes a timer; returns its waker, to be dropped with no borrow held.
+    pub(crate) fn cancel(&self, key: Key) -> Option<Waker> {
+        let entry = self.queue.borrow_mut().remove(key)?;
+        Some(entry.waker)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.borrow().is_empty()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let deadline = self.queue.borrow().next_deadline()?;
+        self.zero.checked_add(Duration::from_nanos(deadline))
+    }
+
+    /// Moves the wakers of due timers to `woken`, `limit` of them at most.
+    pub(crate) fn collect_due(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
+        let now = self.number(now);
+        self.now.set(now.max(self.now.get()));
+        let mut queue = self.queue.borrow_mut();
+        while woken.len() < limit {
+            match queue.pop_due(now) {
+                Some(entry) => woken.push(entry.waker),
+                None => return,
+            }
+        }
+    }
+
+    /// The wakers of all scheduled closures.
+    pub(crate) fn scheduled(&self) -> Vec<Waker> {
+        let queue = self.queue.borrow();
+        let scheduled = queue.values().filter(|entry| entry.kind == Kind::Scheduled);
+        scheduled.map(|entry| entry.waker.clone()).collect()
+    }
+
+    /// Takes every waker out: the thread's time as a home is over.
+    pub(crate) fn clear(&self) -> Vec<Waker> {
+        let entries = self.queue.borrow_mut().clear();
+        entries.into_iter().map(|entry| entry.waker).collect()
+    }
+
+    fn number(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.zero).as_nanos();
+        u64::try_from(since).unwrap_or(FAR)
+    }
+}
+
+/// Where a timer that is dropped elsewhere can be cancelled.
+#[derive(Debug)]
+enum Address {
+    Loop(Weak<Shared>),
+    Thread(Weak<Mutex<Vec<Key>>>),
+}
+
+static NEXT_HOME: AtomicU64 = AtomicU64::new(0);
+static HOMES: Mutex<BTreeMap<HomeId, Address>> = Mutex::new(BTreeMap::new());
+
+impl HomeId {
+    fn enter(address: Address) -> HomeId {
+        let id = HomeId(NEXT_HOME.fetch_add(1, Ordering::Relaxed));
+        HOMES.lock().insert(id, address);
+        id
+    }
+
+    /// Makes a loop known.
+    pub(crate) fn of_loop(shared: &Arc<Shared>) -> HomeId {
+        HomeId::enter(Address::Loop(Arc::downgrade(shared)))
+    }
+
+    /// Makes a thread known that collects its keys from `cancelled`.
+    pub(crate) fn of_thread(cancelled: &Arc<Mutex<Vec<Key>>>) -> HomeId {
+        HomeId::enter(Address::Thread(Arc::downgrade(cancelled)))
+    }
+
+    /// Forgets a home: its timers are gone with it.
+    pub(crate) fn leave(self) {
+        HOMES.lock().remove(&self);
+    }
+
+    /// Cancels a timer of this home from another thread.
+    #[cold]
+    pub(crate) fn cancel(self, key: Key) {
+        let homes = HOMES.lock();
+        match homes.get(&self) {
+            Some(Address::Loop(shared)) => {
+                let shared = shared.upgrade();
+                drop(homes);
+                if let Some(shared) = shared {
+                    // Not worth waking the loop for: it wakes at the deadline at the latest.
+                    shared.post_lazily(Notice::CancelTimer(key));
+                }
+            }
+            Some(Address::Thread(cancelled)) => {
+                let cancelled = cancelled.upgrade();
+                drop(homes);
+                if let Some(cancelled) = cancelled {
+                    cancelled.lock().push(key);
+                }
+            }
+            None => {}
+        }
+    }
+}
