@@ -1,11 +1,44 @@
 //! Where a loop reads the time: the system's monotonic clock, or one that a test moves.
 //!
-//! Everything that has a deadline asks here, so that a test loop runs the production code without
-//! real time.
+//! - Everything that has a deadline asks here, so that a test loop runs the production code without
+//!   real time.
+//! - A test's own thread reads the clock of the test loop that it made last, so that a `sleep` that is
+//!   made in the test and spawned on the loop means what it says.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use crate::sync::{Arc, AtomicU64, Ordering};
+
+thread_local! {
+    static OF_TESTS: RefCell<Vec<Arc<VirtualClock>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads the clock of a thread that is not a loop.
+pub(crate) fn thread_now() -> Instant {
+    let of_test = OF_TESTS.try_with(|clocks| clocks.borrow().last().map(|clock| clock.now()));
+    of_test.ok().flatten().unwrap_or_else(Instant::now)
+}
+
+/// Has this thread read `clock` until the guard is dropped.
+pub(crate) fn read_here(clock: &Arc<VirtualClock>) -> ReadHere {
+    OF_TESTS.with(|clocks| clocks.borrow_mut().push(Arc::clone(clock)));
+    ReadHere(Arc::clone(clock))
+}
+
+/// See [`read_here`].
+#[derive(Debug)]
+pub(crate) struct ReadHere(Arc<VirtualClock>);
+
+impl Drop for ReadHere {
+    fn drop(&mut self) {
+        let _ = OF_TESTS.try_with(|clocks| {
+            clocks
+                .borrow_mut()
+                .retain(|clock| !Arc::ptr_eq(clock, &self.0));
+        });
+    }
+}
 
 /// A clock.
 #[derive(Clone, Debug, Default)]

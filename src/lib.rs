@@ -67,6 +67,9 @@
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
 //! | be a loop | [`run`] |
 //! | wait from an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
+//! | wait, tick, time out | [`time`] |
+//! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
+//! | test without real time | [`testing`] |
 //! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
 //! | do blocking work | [`blocking`] |
 //!

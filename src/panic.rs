@@ -169,7 +169,8 @@ pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
 }
 
 fn print(panic: &TaskPanic<'_>) {
-    use std::io::Write as _;
-    // Not eprintln!: that panics when stderr is closed.
-    let _ = writeln!(std::io::stderr(), "loopgroup: {panic}");
+    // eprintln! panics when stderr is closed; that is no reason to end a loop.
+    if let Err(payload) = contain(|| eprintln!("loopgroup: {panic}")) {
+        discard(payload);
+    }
 }

@@ -209,16 +209,17 @@ impl<T> Scheduled<T> {
         if !won {
             return false;
         }
-        let handle = self.handle.lock().take();
-        match handle {
-            // It may have ended before, by a panic or a shutdown.
-            Some(handle) => {
-                let ended = handle.is_finished();
-                handle.abort();
-                !ended
-            }
-            None => false,
+        let mut slot = self.handle.lock();
+        // It may have ended before, by a panic or a shutdown: then its result stays.
+        if slot.as_ref().is_none_or(JoinHandle::is_finished) {
+            return false;
         }
+        let handle = slot.take();
+        drop(slot);
+        if let Some(handle) = handle {
+            handle.abort();
+        }
+        true
     }
 
     /// Says whether the closure will not run any more, in whatever way that came about.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
-use crate::clock::{Clock, VirtualClock};
+use crate::clock::{self, Clock, ReadHere, VirtualClock};
 use crate::event_loop::EventLoop;
 use crate::group::EventLoopGroup;
 use crate::random::Random;
@@ -44,6 +44,7 @@ pub struct TestGroup {
     group: EventLoopGroup,
     seats: Vec<Seat>,
     clock: Arc<VirtualClock>,
+    _reading: ReadHere,
     random: Random,
     trace: u64,
 }
@@ -68,6 +69,7 @@ impl TestGroup {
         TestGroup {
             group,
             seats,
+            _reading: clock::read_here(&clock),
             clock,
             random: Random::new(seed),
             trace: 0xCBF2_9CE4_8422_2325,

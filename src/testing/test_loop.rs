@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
-use crate::clock::{Clock, VirtualClock};
+use crate::clock::{self, Clock, ReadHere, VirtualClock};
 use crate::event_loop::EventLoop;
-use crate::group::EventLoopGroup;
+use crate::group::{EventLoopGroup, GroupCore};
 use crate::report::TerminationReport;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::testing::seat::{Seat, Turn};
@@ -18,7 +18,7 @@ use crate::testing::seat::{Seat, Turn};
 /// Tasks per turn, as in production.
 const SLICE: u32 = 1024;
 /// Turns at one moment before time passes all the same.
-pub(super) const TURNS: usize = 1000;
+pub(super) const TURNS: usize = 200;
 
 /// The moment `duration` after `now`, or as late as it makes sense.
 pub(super) fn later(now: Instant, duration: Duration) -> Instant {
@@ -55,9 +55,12 @@ pub(super) fn later(now: Instant, duration: Duration) -> Instant {
 /// assert_eq!(report.elapsed(), minute * 3 / 2);
 /// ```
 pub struct TestLoop {
-    group: EventLoopGroup,
+    core: Arc<GroupCore>,
+    /// `None` once it was let go.
+    group: Option<EventLoopGroup>,
     seat: Seat,
     clock: Arc<VirtualClock>,
+    _reading: ReadHere,
 }
 
 impl TestLoop {
@@ -71,12 +74,31 @@ impl TestLoop {
             .build()
             .expect("a loop without a selector needs nothing of the system");
         let seat = Seat::take(&group, 0);
-        TestLoop { group, seat, clock }
+        TestLoop {
+            core: Arc::clone(group.core()),
+            group: Some(group),
+            seat,
+            _reading: clock::read_here(&clock),
+            clock,
+        }
     }
 
     /// Returns the loop's group, which has no other loop.
+    ///
+    /// # Panics
+    ///
+    /// After [`let_go`](TestLoop::let_go).
+    #[track_caller]
     pub fn group(&self) -> &EventLoopGroup {
-        &self.group
+        self.group.as_ref().expect("the group was let go")
+    }
+
+    /// Drops the test's own handle of the group, as a program does that has no more use for it.
+    ///
+    /// If it was the last one, that is a request for shutdown; a loop that shuts down already may end
+    /// early, for nobody can submit any more.
+    pub fn let_go(&mut self) {
+        self.group = None;
     }
 
     /// Returns the virtual time.
@@ -91,8 +113,8 @@ impl TestLoop {
 
     /// Runs whatever can run without time passing; returns how many polls that took.
     ///
-    /// A task that wakes itself for ever does not hold it: it gives up after 1,000 turns, which is a
-    /// million polls.
+    /// A task that wakes itself for ever does not hold it: it gives up after 200 turns, which are
+    /// two hundred thousand polls.
     ///
     /// # Panics
     ///
@@ -198,7 +220,7 @@ impl Deref for TestLoop {
     type Target = EventLoop;
 
     fn deref(&self) -> &EventLoop {
-        &self.group.loops()[0]
+        &self.core.loops[0]
     }
 }
 
@@ -207,7 +229,7 @@ impl Drop for TestLoop {
         if !self.seat.is_alive() || std::thread::panicking() {
             return;
         }
-        drop(self.group.shutdown_now());
+        drop(self.shutdown_now());
         while self.seat.turn(SLICE) != Turn::Ended {}
     }
 }

@@ -36,12 +36,13 @@ pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
 
 use std::time::Instant;
 
+use crate::clock;
 use crate::event_loop::context;
 use crate::time::timers::{HomeId, Timers};
 
 /// Reads the clock of the current loop: the system's, or a test loop's.
 pub(crate) fn now() -> Instant {
-    context::with_local(|local| local.shared.config.clock.now()).unwrap_or_else(Instant::now)
+    context::with_local(|local| local.shared.config.clock.now()).unwrap_or_else(clock::thread_now)
 }
 
 /// The timers of this thread, to arm one; `look` must not call foreign code.

@@ -133,8 +133,9 @@ pub struct CountOnDrop(DropCount);
 
 impl Drop for CountOnDrop {
     fn drop(&mut self) {
-        self.0.0.0.fetch_add(1, Ordering::SeqCst);
+        // The thread first: who sees the count may ask for it.
         *self.0.0.1.lock().unwrap() = Some(thread::current().id());
+        self.0.0.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 

@@ -1,0 +1,407 @@
+//! Closures that run later: once or never, in their rhythm, and cancelled for good.
+
+mod util;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use loopgroup::testing::TestLoop;
+use loopgroup::{EventLoopGroup, RejectReason, Scheduled, block_on};
+use util::{DropCount, within};
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// When each run of a closure happened, in virtual milliseconds since `start`.
+#[derive(Clone, Default)]
+struct Runs(Arc<Mutex<Vec<u128>>>);
+
+impl Runs {
+    fn note(&self, start: Instant, now: Instant) {
+        self.0.lock().unwrap().push((now - start).as_millis());
+    }
+
+    fn take(&self) -> Vec<u128> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+#[test]
+fn handles_can_be_sent_and_shared() {
+    fn check<T: Send + Sync + Unpin>() {}
+    check::<Scheduled<u32>>();
+}
+
+#[test]
+fn a_closure_runs_once_after_its_delay_and_not_before() {
+    let mut test = TestLoop::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let later = test.schedule(ms(500), move || counted.fetch_add(1, Ordering::SeqCst));
+    test.advance(ms(499));
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+    assert!(!later.is_finished());
+    test.advance(ms(1));
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+    assert!(!later.cancel(), "too late");
+    assert_eq!(test.block_on(later).unwrap(), 0);
+    test.advance(ms(5_000));
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_zero_delay_runs_exactly_once_on_the_next_turn() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        assert_eq!(
+            block_on(group.next().schedule(Duration::ZERO, || 7)).unwrap(),
+            7
+        );
+    });
+}
+
+#[test]
+fn closures_with_one_deadline_run_in_the_order_of_scheduling() {
+    let mut test = TestLoop::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for number in 0..101 {
+        let order = Arc::clone(&order);
+        drop(test.schedule(ms(10), move || order.lock().unwrap().push(number)));
+    }
+    test.advance(ms(10));
+    assert_eq!(*order.lock().unwrap(), (0..101).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_cancelled_closure_never_runs_and_is_dropped_at_once_on_its_loop() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next();
+        let home = util::thread_of(ev);
+        let drops = DropCount::new();
+        let captured = drops.guard();
+        let later = ev.schedule(Duration::from_secs(3600), move || {
+            drop(captured);
+            unreachable!("it was cancelled");
+        });
+        block_on(ev.spawn(async {})).unwrap(); // armed by now
+        assert!(later.cancel());
+        assert!(!later.cancel(), "once");
+        util::eventually("the closure is dropped", || drops.get() == 1);
+        assert_eq!(drops.thread(), Some(home));
+        assert!(block_on(later).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn a_closure_cancelled_before_the_loop_has_seen_it_never_runs() {
+    let mut test = TestLoop::new();
+    let drops = DropCount::new();
+    let captured = drops.guard();
+    let later = test.schedule(Duration::ZERO, move || drop(captured));
+    assert!(later.cancel());
+    test.advance(ms(10));
+    assert_eq!(drops.get(), 1, "dropped, not run twice");
+    assert!(test.block_on(later).unwrap_err().is_cancelled());
+    let report = {
+        drop(test.shutdown_now());
+        test.run_until_stalled();
+        test.report().unwrap()
+    };
+    assert_eq!((report.completed(), report.cancelled()), (0, 1));
+}
+
+#[test]
+fn dropping_the_handle_detaches_the_closure() {
+    let mut test = TestLoop::new();
+    let (tx, rx) = mpsc::channel();
+    drop(test.schedule(ms(1), move || tx.send(()).unwrap()));
+    test.advance(ms(1));
+    assert_eq!(rx.try_recv(), Ok(()));
+}
+
+#[test]
+fn a_fixed_rate_keeps_its_grid_whatever_the_runs_take() {
+    let mut test = TestLoop::new();
+    let (start, runs) = (test.now(), Runs::default());
+    let noted = runs.clone();
+    let beat = test
+        .schedule_at_fixed_rate(ms(100), ms(100), move || noted.note(start, loop_now()))
+        .unwrap();
+    test.advance(ms(550));
+    assert_eq!(runs.take(), [100, 200, 300, 400, 500]);
+    assert!(beat.cancel());
+    test.advance(ms(1_000));
+    assert!(runs.take().is_empty(), "no runs after the cancel");
+    assert_eq!(test.pending(), 0);
+}
+
+#[test]
+fn a_fixed_rate_that_fell_behind_makes_up_for_it() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let (tx, rx) = mpsc::channel();
+        let release = util::stall(group.next());
+        let beat = group
+            .next()
+            .schedule_at_fixed_rate(ms(1), ms(1), move || tx.send(Instant::now()).unwrap())
+            .unwrap();
+        let scheduled = Instant::now();
+        // About time itself: the loop is held for many periods.
+        std::thread::sleep(ms(40));
+        release.open();
+        let first = rx.recv().unwrap();
+        let mut runs = 1;
+        while rx.recv().unwrap() < first + ms(10) {
+            runs += 1;
+        }
+        // Forty were due when the first one ran; on the grid alone there would be eleven.
+        assert!(first >= scheduled + ms(30), "it was held");
+        assert!(runs >= 30, "{runs} runs in 10 ms");
+        assert!(beat.cancel());
+    });
+}
+
+#[test]
+fn a_fixed_delay_counts_from_the_end_of_the_run() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let (tx, rx) = mpsc::channel();
+        let beat = group
+            .next()
+            .schedule_with_fixed_delay(Duration::ZERO, ms(5), move || {
+                let begun = Instant::now();
+                std::thread::sleep(ms(3)); // a run that takes its time
+                tx.send((begun, Instant::now())).unwrap();
+            })
+            .unwrap();
+        let runs: Vec<_> = (0..4).map(|_| rx.recv().unwrap()).collect();
+        for pair in runs.windows(2) {
+            let (end, begun) = (pair[0].1, pair[1].0);
+            assert!(begun >= end + ms(5), "{:?}", begun - end);
+        }
+        assert!(beat.cancel());
+    });
+}
+
+#[test]
+fn zero_periods_are_refused_by_name() {
+    let test = TestLoop::new();
+    let rate = test.schedule_at_fixed_rate(ms(1), Duration::ZERO, || ());
+    let delay = test.schedule_with_fixed_delay(ms(1), Duration::ZERO, || ());
+    for (result, name) in [(rate, "period"), (delay, "delay")] {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(name), "{error}");
+    }
+}
+
+#[test]
+fn a_panicking_periodic_closure_stops_and_says_so() {
+    let mut test = TestLoop::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let beat = test
+        .schedule_at_fixed_rate(ms(1), ms(1), move || {
+            assert!(
+                counted.fetch_add(1, Ordering::SeqCst) < 2,
+                "third time unlucky"
+            );
+        })
+        .unwrap();
+    test.advance(ms(100));
+    assert_eq!(runs.load(Ordering::SeqCst), 3);
+    assert!(!beat.cancel(), "it has ended by itself");
+    assert!(test.block_on(beat).unwrap_err().is_panic());
+}
+
+#[test]
+fn a_periodic_closure_can_cancel_itself() {
+    let mut test = TestLoop::new();
+    let slot: Arc<Mutex<Option<Scheduled<()>>>> = Arc::default();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (own, counted) = (Arc::clone(&slot), Arc::clone(&runs));
+    let beat = test
+        .schedule_with_fixed_delay(ms(1), ms(1), move || {
+            if counted.fetch_add(1, Ordering::SeqCst) == 2 {
+                let own = own.lock().unwrap().take().expect("it is there by now");
+                assert!(own.cancel());
+            }
+        })
+        .unwrap();
+    *slot.lock().unwrap() = Some(beat);
+    test.advance(ms(100));
+    assert_eq!(runs.load(Ordering::SeqCst), 3);
+    assert_eq!(test.pending(), 0);
+}
+
+#[test]
+fn the_longest_delay_means_never_and_does_not_spin() {
+    let mut test = TestLoop::new();
+    let never = test.schedule(Duration::MAX, || ());
+    let rarely = test
+        .schedule_at_fixed_rate(Duration::ZERO, Duration::MAX, || ())
+        .unwrap();
+    test.advance(Duration::from_secs(3600));
+    assert_eq!(test.run_until_stalled(), 0, "nothing to do");
+    assert!(never.cancel() && rarely.cancel());
+}
+
+#[test]
+fn a_shutdown_cancels_what_is_not_due_and_resolves_its_handles() {
+    let mut test = TestLoop::new();
+    let drops = DropCount::new();
+    let captured = drops.guard();
+    let day = Duration::from_secs(24 * 3600);
+    let later = test.schedule(day, move || drop(captured));
+    let beat = test.schedule_at_fixed_rate(day, day, || ()).unwrap();
+    test.run_until_stalled();
+    // Long quiet period: the closures do not wait for its end.
+    drop(test.shutdown_gracefully_with(ms(500), ms(1_000)).unwrap());
+    test.run_until_stalled();
+    assert!(later.is_finished() && beat.is_finished());
+    assert_eq!(drops.get(), 1);
+    // Neither does one that comes while the loop shuts down.
+    let late = test.schedule(ms(1), || ());
+    test.run_until_stalled();
+    assert!(late.is_finished());
+    for error in [
+        test.block_on(later).unwrap_err(),
+        test.block_on(beat).unwrap_err(),
+        test.block_on(late).unwrap_err(),
+    ] {
+        assert!(error.is_cancelled());
+    }
+    test.advance(ms(500));
+    let report = test.report().unwrap();
+    assert_eq!((report.accepted(), report.cancelled()), (3, 3));
+}
+
+#[test]
+fn scheduled_closures_do_not_hold_a_drain() {
+    let mut test = TestLoop::new();
+    drop(test.schedule(Duration::from_secs(3600), || ()));
+    test.run_until_stalled();
+    drop(test.drain(Duration::from_secs(7200)));
+    test.run_until_stalled();
+    assert_eq!(test.elapsed(), Duration::ZERO);
+    assert_eq!(
+        test.report().unwrap().loops()[0].cause(),
+        loopgroup::Cause::Drained
+    );
+}
+
+#[test]
+fn scheduling_after_the_end_is_refused() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        group.shutdown_now().wait();
+        let refused = block_on(group.next().schedule(ms(1), || ())).unwrap_err();
+        assert_eq!(refused.reject_reason(), Some(RejectReason::ShutDown));
+    });
+}
+
+#[test]
+fn spawning_from_a_closure_that_a_shutdown_drops_is_refused_not_lost() {
+    struct SpawnOnDrop(EventLoopGroup, mpsc::Sender<bool>);
+    impl Drop for SpawnOnDrop {
+        fn drop(&mut self) {
+            let handle = self.0.spawn(async {});
+            let refused = block_on_elsewhere(handle);
+            self.1.send(refused).unwrap();
+        }
+    }
+    fn block_on_elsewhere(handle: loopgroup::JoinHandle<()>) -> bool {
+        // On a loop one may not block: the handle is looked at by another thread.
+        std::thread::spawn(move || block_on(handle).is_err_and(|error| error.is_rejected()))
+            .join()
+            .unwrap()
+    }
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let (tx, rx) = mpsc::channel();
+        let captured = SpawnOnDrop(group.clone(), tx);
+        let later = group
+            .next()
+            .schedule(Duration::from_secs(3600), move || drop(captured));
+        drop(later);
+        group.next().submit(|| ()).abort();
+        let end = group.shutdown_now();
+        assert!(rx.recv().unwrap(), "refused at the end of the loop");
+        end.wait();
+    });
+}
+
+#[test]
+fn thousands_of_fast_periodic_closures_survive_random_cancels_from_outside() {
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        let beats: Vec<_> = (0..2_000)
+            .map(|_| {
+                group
+                    .next()
+                    .schedule_at_fixed_rate(ms(1), ms(1), || ())
+                    .unwrap()
+            })
+            .collect();
+        let mut state = 12345_u32;
+        let (gone, kept): (Vec<_>, Vec<_>) = beats.into_iter().partition(|beat| {
+            state = state.wrapping_mul(1_103_515_245).wrapping_add(12345);
+            (state >> 16) % 2 == 0 && beat.cancel()
+        });
+        assert!(!gone.is_empty() && !kept.is_empty());
+        let report = group.shutdown_now().wait();
+        for beat in gone.into_iter().chain(kept) {
+            assert!(block_on(beat).unwrap_err().is_cancelled());
+        }
+        assert_eq!((report.accepted(), report.cancelled()), (2_000, 2_000));
+    });
+}
+
+#[test]
+fn a_remote_schedule_wakes_the_loop_only_if_it_is_the_earliest() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next();
+        let status = block_on(ev.submit(|| {
+            let task = std::fs::read_link("/proc/thread-self").unwrap();
+            std::path::Path::new("/proc").join(task).join("status")
+        }))
+        .unwrap();
+        // Each time the thread goes to sleep the kernel counts a voluntary switch.
+        let parks = move || {
+            let text = std::fs::read_to_string(&status).unwrap();
+            let line = text.lines().find(|line| line.starts_with("voluntary"));
+            let count = line.and_then(|line| line.split_whitespace().nth(1));
+            count.unwrap().parse::<u64>().unwrap()
+        };
+        let hour = Duration::from_secs(3600);
+        drop(ev.schedule(hour, || ())); // the earliest so far
+        util::eventually("the loop is parked again", || {
+            ev.live_tasks() == 1 && {
+                let before = parks();
+                std::thread::sleep(ms(20)); // about time itself: nothing moves meanwhile
+                parks() == before
+            }
+        });
+        let before = parks();
+        for _ in 0..100 {
+            drop(ev.schedule(2 * hour, || ()));
+        }
+        std::thread::sleep(ms(20));
+        assert_eq!(parks(), before, "later ones do not wake it");
+        assert_eq!(ev.pending_tasks(), 100);
+        drop(ev.schedule(hour / 2, || ()));
+        util::eventually("an earlier one does", || ev.live_tasks() == 102);
+        assert!(parks() > before);
+    });
+}
+
+/// Reads the clock of the current loop: a sleep of zero knows what time the loop thinks it is.
+fn loop_now() -> Instant {
+    loopgroup::time::sleep(Duration::ZERO)
+        .deadline()
+        .expect("zero is not beyond the end of the clock")
+}

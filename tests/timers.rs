@@ -1,0 +1,525 @@
+//! Timers fire on time, in order, where they are polled, and leave nothing behind.
+
+#![allow(clippy::async_yields_async)] // timers are handed from thread to thread unawaited
+
+mod util;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use loopgroup::testing::TestLoop;
+use loopgroup::time::{
+    Elapsed, Interval, MissedTick, Sleep, Timeout, interval, interval_at, sleep, sleep_until,
+    timeout, timeout_at,
+};
+use loopgroup::{EventLoopGroup, block_on};
+use util::{DropCount, within};
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A waker that counts its calls and is counted when it is dropped.
+struct CountingWaker {
+    wakes: AtomicUsize,
+    _guard: util::CountOnDrop,
+}
+
+impl Wake for CountingWaker {
+    fn wake(self: Arc<Self>) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn counting_waker(drops: &DropCount) -> (Arc<CountingWaker>, Waker) {
+    let counting = Arc::new(CountingWaker {
+        wakes: AtomicUsize::new(0),
+        _guard: drops.guard(),
+    });
+    let waker = Waker::from(Arc::clone(&counting));
+    (counting, waker)
+}
+
+#[test]
+fn timer_futures_are_send_sync_and_unpin() {
+    fn check<T: Send + Sync + Unpin>() {}
+    check::<Sleep>();
+    check::<Interval>();
+    check::<Timeout<std::future::Ready<()>>>();
+    check::<Elapsed>();
+}
+
+#[test]
+fn a_sleep_is_never_early() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let tasks: Vec<_> = [0, 1, 2, 5, 17]
+            .into_iter()
+            .map(|millis| {
+                group.spawn(async move {
+                    let start = Instant::now();
+                    sleep(ms(millis)).await;
+                    (start.elapsed(), ms(millis))
+                })
+            })
+            .collect();
+        for task in tasks {
+            let (took, asked) = block_on(task).unwrap();
+            assert!(took >= asked, "{took:?} for {asked:?}");
+        }
+    });
+}
+
+#[test]
+fn sleeps_end_in_the_order_of_their_deadlines() {
+    let mut test = TestLoop::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for millis in [500, 100, 1000, 100] {
+        let order = Arc::clone(&order);
+        drop(test.spawn(async move {
+            sleep(ms(millis)).await;
+            order.lock().unwrap().push(millis);
+        }));
+    }
+    test.run_until_stalled();
+    for (advance, expected) in [
+        (ms(99), &[][..]),
+        (ms(1), &[100, 100][..]),
+        (ms(400), &[100, 100, 500][..]),
+        (ms(500), &[100, 100, 500, 1000][..]),
+    ] {
+        test.advance(advance);
+        assert_eq!(*order.lock().unwrap(), expected);
+    }
+}
+
+#[test]
+fn equal_deadlines_fire_in_the_order_of_insertion() {
+    let mut test = TestLoop::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let deadline = test.now() + ms(50);
+    for number in 0..101 {
+        let order = Arc::clone(&order);
+        drop(test.spawn(async move {
+            sleep_until(deadline).await;
+            order.lock().unwrap().push(number);
+        }));
+    }
+    test.advance(ms(50));
+    assert_eq!(*order.lock().unwrap(), (0..101).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_longest_duration_means_never_and_can_be_cancelled() {
+    let mut test = TestLoop::new();
+    let task = test.spawn(sleep(Duration::MAX));
+    let bounded = test.spawn(timeout(ms(5), sleep(Duration::MAX)));
+    test.advance(Duration::from_secs(60 * 60 * 24 * 365 * 10));
+    assert!(!task.is_finished());
+    assert!(test.block_on(bounded).unwrap().is_err());
+    task.abort();
+    test.run_until_stalled();
+    assert_eq!(test.pending(), 0);
+}
+
+#[test]
+fn a_deadline_in_the_past_is_over_by_the_next_turn() {
+    within(|| {
+        let past = Instant::now();
+        block_on(sleep_until(past));
+        let group = EventLoopGroup::new(1).unwrap();
+        block_on(group.spawn(async move {
+            sleep_until(past).await;
+            sleep(Duration::ZERO).await;
+            assert!(
+                timeout_at(past, std::future::pending::<()>())
+                    .await
+                    .is_err()
+            );
+        }))
+        .unwrap();
+    });
+}
+
+#[test]
+fn a_dropped_sleep_frees_its_waker_at_once() {
+    within(|| {
+        block_on(async {
+            let drops = DropCount::new();
+            let (counting, waker) = counting_waker(&drops);
+            let mut wait = sleep(Duration::from_secs(3600));
+            let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            drop((counting, waker));
+            assert_eq!(drops.get(), 0, "the timer holds the waker");
+            drop(wait);
+            assert_eq!(
+                drops.get(),
+                1,
+                "and lets it go with the sleep, not at the deadline"
+            );
+        });
+    });
+}
+
+#[test]
+fn a_sleep_dropped_on_another_thread_is_freed_soon() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let drops = DropCount::new();
+        let (counting, waker) = counting_waker(&drops);
+        let armed = group.spawn(async move {
+            let mut wait = sleep(Duration::from_secs(3600));
+            let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            wait
+        });
+        let wait = block_on(armed).unwrap();
+        drop(counting);
+        drop(wait); // here, not on the loop
+        block_on(group.spawn(async {})).unwrap(); // the loop is awake once
+        assert_eq!(drops.get(), 1);
+    });
+}
+
+#[test]
+fn a_sleep_polled_here_and_then_there_fires_there() {
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        let deadline = Instant::now() + ms(30);
+        let first = group.spawn_on(0, async move {
+            let mut wait = sleep_until(deadline);
+            assert!(futures::poll!(&mut wait).is_pending());
+            wait
+        });
+        let mut wait = block_on(first).unwrap();
+        // Once on a thread that only blocks, then on another loop.
+        block_on(async { assert!(futures::poll!(&mut wait).is_pending()) });
+        let second = group.spawn_on(1, async move {
+            wait.await;
+            Instant::now()
+        });
+        assert!(block_on(second).unwrap() >= deadline);
+    });
+}
+
+#[test]
+fn a_reset_sleep_wakes_at_the_new_moment_without_another_poll() {
+    let mut test = TestLoop::new();
+    let (tx, rx) = mpsc::channel();
+    let start = test.now();
+    drop(test.spawn(async move {
+        let mut wait = sleep_until(start + ms(10));
+        assert!(futures::poll!(&mut wait).is_pending());
+        wait.reset(start + ms(50));
+        assert_eq!(wait.deadline(), Some(start + ms(50)));
+        (&mut wait).await;
+        tx.send("late").unwrap();
+        wait.reset(start + ms(60)); // also after it was ready
+        wait.await;
+        tx.send("later").unwrap();
+    }));
+    test.advance(ms(49));
+    assert!(rx.try_recv().is_err());
+    test.advance(ms(1));
+    assert_eq!(rx.try_recv(), Ok("late"));
+    test.advance(ms(10));
+    assert_eq!(rx.try_recv(), Ok("later"));
+}
+
+#[test]
+fn a_sleep_keeps_the_newest_waker() {
+    within(|| {
+        block_on(async {
+            let drops = DropCount::new();
+            let (old, old_waker) = counting_waker(&drops);
+            let (new, new_waker) = counting_waker(&drops);
+            let mut wait = sleep(ms(5));
+            for waker in [&old_waker, &new_waker] {
+                let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(waker));
+                assert!(polled.is_pending());
+            }
+            sleep(ms(10)).await;
+            assert_eq!(old.wakes.load(Ordering::SeqCst), 0);
+            assert_eq!(new.wakes.load(Ordering::SeqCst), 1);
+        });
+    });
+}
+
+#[test]
+fn timers_work_in_block_on_in_nested_ones_and_in_run() {
+    within(|| {
+        let start = Instant::now();
+        block_on(async {
+            sleep(ms(1)).await;
+            block_on(sleep(ms(1)));
+            sleep(ms(1)).await;
+        });
+        loopgroup::run(sleep(ms(1))).unwrap();
+        assert!(start.elapsed() >= ms(4));
+    });
+}
+
+#[test]
+fn an_inner_block_on_fires_the_timers_of_the_outer_one() {
+    within(|| {
+        block_on(async {
+            let mut outer = sleep(ms(1));
+            assert!(futures::poll!(&mut outer).is_pending());
+            block_on(sleep(ms(20)));
+            assert!(futures::poll!(&mut outer).is_ready());
+        });
+    });
+}
+
+#[test]
+fn a_timer_without_a_loop_says_what_is_missing() {
+    within(|| {
+        let mut wait = sleep(Duration::from_secs(1));
+        let panic = thread::spawn(move || util::poll_once(&mut wait))
+            .join()
+            .unwrap_err();
+        let text = panic.downcast_ref::<&str>().expect("a sentence");
+        assert!(
+            text.contains("no timers") && text.contains("block_on"),
+            "{text}"
+        );
+    });
+}
+
+#[test]
+fn timeout_looks_at_the_value_first() {
+    TestLoop::new().block_on(async {
+        assert_eq!(timeout(Duration::ZERO, async { 7 }).await, Ok(7));
+        assert_eq!(timeout(ms(1), sleep(ms(1))).await, Ok(()), "due together");
+        let late = timeout(ms(1), std::future::pending::<()>()).await;
+        let error = std::io::Error::from(late.unwrap_err());
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        let mut inner = timeout(ms(1), sleep(ms(3)));
+        assert!((&mut inner).await.is_err());
+        inner.into_inner().await; // the future can be polled on
+    });
+}
+
+#[test]
+fn a_timeout_that_is_not_needed_leaves_no_timer() {
+    let mut test = TestLoop::new();
+    let task = test.spawn(async {
+        for _ in 0..1000 {
+            timeout(Duration::from_secs(3600), loopgroup::yield_now())
+                .await
+                .unwrap();
+        }
+    });
+    test.block_on(task).unwrap();
+    // Nothing to step through: the time passes in one go.
+    test.advance(Duration::from_secs(7200));
+    assert_eq!(test.elapsed(), Duration::from_secs(7200));
+}
+
+#[test]
+fn an_interval_ticks_at_once_and_then_on_its_grid() {
+    let mut test = TestLoop::new();
+    let start = test.now();
+    let ticks = test.block_on(async {
+        let mut ticks = interval(ms(10));
+        assert_eq!(ticks.period(), ms(10));
+        let mut seen = vec![ticks.tick().await];
+        for _ in 0..3 {
+            sleep(ms(4)).await; // work between two ticks does not shift the grid
+            seen.push(ticks.tick().await);
+        }
+        seen
+    });
+    let expected: Vec<_> = (0..4).map(|n| start + ms(10 * n)).collect();
+    assert_eq!(ticks, expected);
+}
+
+#[test]
+fn missed_ticks_burst_delay_or_skip() {
+    // The tick of 10 ms is taken at 25 ms; what follows differs.
+    for (missed, expected) in [
+        (MissedTick::Burst, [0, 10, 20, 30, 40]),
+        (MissedTick::Delay, [0, 10, 35, 45, 55]),
+        (MissedTick::Skip, [0, 10, 30, 40, 50]),
+    ] {
+        let mut test = TestLoop::new();
+        let start = test.now();
+        let seen = test.block_on(async move {
+            let mut ticks = interval_at(start, ms(10));
+            ticks.set_missed_tick(missed);
+            assert_eq!(ticks.missed_tick(), missed);
+            let mut seen = Vec::new();
+            seen.push(ticks.next().await.unwrap());
+            sleep(ms(25)).await;
+            for _ in 0..4 {
+                seen.push(ticks.tick().await);
+            }
+            seen
+        });
+        let seen: Vec<_> = seen
+            .iter()
+            .map(|tick| (*tick - start).as_millis())
+            .collect();
+        assert_eq!(seen, expected, "{missed:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "period of an interval must be above zero")]
+fn an_interval_of_zero_is_refused() {
+    let _ = interval(Duration::ZERO);
+}
+
+#[test]
+fn a_self_waking_task_does_not_starve_a_timer() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let restless = group.spawn(async {
+            loop {
+                loopgroup::yield_now().await;
+            }
+        });
+        block_on(group.spawn(sleep(ms(2)))).unwrap();
+        restless.abort();
+    });
+}
+
+#[test]
+fn ten_thousand_self_waking_tasks_do_not_starve_a_timer() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        for _ in 0..10_000 {
+            drop(group.spawn(async {
+                loop {
+                    loopgroup::yield_now().await;
+                }
+            }));
+        }
+        block_on(group.spawn(sleep(Duration::from_micros(10)))).unwrap();
+        let report = group.shutdown_now().wait();
+        assert_eq!(report.cancelled(), 10_000);
+    });
+}
+
+#[test]
+fn a_hundred_thousand_due_timers_do_not_starve_a_task() {
+    let mut test = TestLoop::new();
+    let deadline = test.now() + ms(1);
+    let fired = Arc::new(AtomicUsize::new(0));
+    for _ in 0..100_000 {
+        let fired = Arc::clone(&fired);
+        drop(test.spawn(async move {
+            sleep_until(deadline).await;
+            fired.fetch_add(1, Ordering::SeqCst);
+        }));
+    }
+    test.run_until_stalled();
+    // A task that looks at every turn how far the timers are.
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (fired_too, seen_too) = (Arc::clone(&fired), Arc::clone(&seen));
+    drop(test.spawn(async move {
+        while fired_too.load(Ordering::SeqCst) < 100_000 {
+            seen_too
+                .lock()
+                .unwrap()
+                .push(fired_too.load(Ordering::SeqCst));
+            loopgroup::yield_now().await;
+        }
+    }));
+    test.advance(ms(1));
+    assert_eq!(fired.load(Ordering::SeqCst), 100_000);
+    assert!(seen.lock().unwrap().len() > 50, "it ran all the while");
+}
+
+#[test]
+fn more_tasks_than_a_slice_do_not_wait_for_a_far_timer() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let far = group.spawn(sleep(Duration::from_secs(60)));
+        let release = util::stall(group.next());
+        let tasks: Vec<_> = (0..5_000).map(|_| group.spawn(async {})).collect();
+        release.open();
+        for task in tasks {
+            block_on(task).unwrap();
+        }
+        assert!(!far.is_finished());
+        far.abort();
+    });
+}
+
+#[test]
+fn a_far_timer_does_not_hold_a_shutdown() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let waiting = group.spawn(sleep(Duration::from_secs(3600)));
+        block_on(group.spawn(async {})).unwrap();
+        let report = group
+            .shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(3600))
+            .unwrap()
+            .wait();
+        assert_eq!((report.completed(), report.cancelled()), (1, 1));
+        assert!(block_on(waiting).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn timers_that_fire_while_they_are_dropped_and_loops_end_are_harmless() {
+    within(|| {
+        for round in 0..100 {
+            let group = EventLoopGroup::new(2).unwrap();
+            let (tx, rx) = mpsc::channel();
+            for number in 0..20_u64 {
+                let tx = tx.clone();
+                drop(group.spawn(async move {
+                    let mut wait = sleep(Duration::from_micros(50 * number));
+                    let polled = futures::poll!(&mut wait);
+                    let _ = tx.send(wait); // dropped elsewhere, armed here
+                    let _ = polled;
+                    sleep(Duration::from_micros(40 * number)).await;
+                }));
+            }
+            drop(tx);
+            let dropper = thread::spawn(move || rx.into_iter().count());
+            if round % 2 == 0 {
+                thread::yield_now();
+            }
+            let report = group.shutdown_now().wait();
+            assert_eq!(report.accepted(), report.completed() + report.cancelled());
+            drop(group);
+            dropper.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_sleep_that_outlives_its_loop_is_polled_elsewhere() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let armed = group.spawn(async {
+            let mut wait = sleep(ms(20));
+            assert!(futures::poll!(&mut wait).is_pending());
+            wait
+        });
+        let wait = block_on(armed).unwrap();
+        group.shutdown_now().wait();
+        block_on(wait);
+    });
+}
+
+#[test]
+fn a_poll_after_ready_is_ready_again() {
+    within(|| {
+        block_on(async {
+            let mut wait = sleep(Duration::ZERO);
+            (&mut wait).await;
+            assert_eq!(futures::poll!(&mut wait), Poll::Ready(()));
+        });
+    });
+}

@@ -1,0 +1,390 @@
+//! The rules of the shutdown, each proved to the nanosecond on a loop that the test drives.
+
+mod util;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loopgroup::testing::{TestGroup, TestLoop};
+use loopgroup::time::sleep;
+use loopgroup::{Cause, State};
+
+const NANO: Duration = Duration::from_nanos(1);
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Asks for a graceful shutdown and has the loop notice it.
+fn shut_down(test: &mut TestLoop, quiet: Duration, timeout: Duration) {
+    drop(test.shutdown_gracefully_with(quiet, timeout).unwrap());
+    test.run_until_stalled();
+}
+
+fn cause(test: &TestLoop) -> Option<Cause> {
+    test.report().map(|report| report.loops()[0].cause())
+}
+
+#[test]
+fn an_idle_loop_ends_exactly_at_the_end_of_its_quiet_period() {
+    let mut test = TestLoop::new();
+    shut_down(&mut test, secs(2), secs(15));
+    assert_eq!(test.state(), State::ShuttingDown);
+    test.advance(secs(2) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(test.report().unwrap().elapsed(), secs(2));
+    assert_eq!(test.state(), State::Terminated);
+}
+
+#[test]
+fn every_task_starts_the_quiet_period_again() {
+    let mut test = TestLoop::new();
+    shut_down(&mut test, secs(2), secs(60));
+    for _ in 0..10 {
+        test.advance(secs(1));
+        let task = test.spawn(async {});
+        test.run_until_stalled();
+        assert!(task.is_finished(), "accepted and run while shutting down");
+    }
+    test.advance(secs(2) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(test.report().unwrap().elapsed(), secs(12));
+}
+
+#[test]
+fn the_timeout_ends_a_loop_that_never_comes_to_rest() {
+    let mut test = TestLoop::new();
+    let restless = test.spawn(async {
+        loop {
+            loopgroup::yield_now().await;
+        }
+    });
+    let end = test.shutdown_gracefully_with(secs(2), secs(15)).unwrap();
+    test.advance(secs(15) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Timeout));
+    assert_eq!(end.wait().elapsed(), secs(15));
+    let error: Result<(), _> = test.block_on(restless);
+    assert!(error.unwrap_err().is_cancelled());
+}
+
+#[test]
+fn the_timeout_ends_a_loop_whose_tasks_spawn_tasks_for_ever() {
+    fn again() {
+        drop(loopgroup::try_spawn_local(async { again() }));
+    }
+    let mut test = TestLoop::new();
+    drop(test.spawn(async { again() }));
+    shut_down(&mut test, secs(1), secs(3));
+    test.advance(secs(3));
+    let report = test.report().unwrap();
+    assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+    assert_eq!(
+        report.accepted(),
+        report.completed() + report.cancelled(),
+        "what was queued at the end is accounted for"
+    );
+}
+
+#[test]
+fn a_task_that_waits_longer_than_the_quiet_period_is_cancelled_at_its_end() {
+    let mut test = TestLoop::new();
+    let slow = test.spawn(sleep(secs(10)));
+    test.run_until_stalled();
+    shut_down(&mut test, secs(2), secs(15));
+    test.advance(secs(2));
+    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert!(test.block_on(slow).unwrap_err().is_cancelled());
+}
+
+#[test]
+fn a_drain_waits_for_that_task_instead() {
+    let mut test = TestLoop::new();
+    let slow = test.spawn(sleep(secs(10)));
+    test.run_until_stalled();
+    drop(test.drain(secs(60)));
+    test.advance(secs(10) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Drained));
+    assert!(test.block_on(slow).is_ok());
+}
+
+#[test]
+fn a_drain_that_takes_too_long_ends_at_its_timeout() {
+    let mut test = TestLoop::new();
+    let stuck = test.spawn(std::future::pending::<()>());
+    drop(test.drain(secs(60)));
+    test.advance(secs(60) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Timeout));
+    assert!(test.block_on(stuck).unwrap_err().is_cancelled());
+}
+
+#[test]
+fn shutdown_now_shortens_what_is_under_way() {
+    for drain in [false, true] {
+        let mut test = TestLoop::new();
+        drop(test.spawn(std::future::pending::<()>()));
+        if drain {
+            drop(test.drain(secs(600)));
+        } else {
+            drop(test.shutdown_gracefully_with(secs(300), secs(600)).unwrap());
+        }
+        test.advance(secs(1));
+        assert_eq!(cause(&test), None);
+        drop(test.shutdown_now());
+        test.run_until_stalled();
+        assert_eq!(cause(&test), Some(Cause::Now));
+        assert_eq!(test.report().unwrap().elapsed(), secs(1));
+    }
+}
+
+#[test]
+fn later_terms_do_not_change_the_first_ones() {
+    let mut test = TestLoop::new();
+    shut_down(&mut test, secs(5), secs(60));
+    shut_down(&mut test, secs(1), secs(1));
+    drop(test.drain(secs(1)));
+    test.advance(secs(5) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Quiet));
+}
+
+#[test]
+fn hooks_run_when_the_queue_first_runs_empty_and_start_the_quiet_period_again() {
+    let mut test = TestLoop::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |text: &'static str| {
+        let order = Arc::clone(&order);
+        move || order.lock().unwrap().push(text)
+    };
+    test.add_shutdown_hook(note("hook 1")).unwrap();
+    let ev = test.group().next().clone();
+    let late = note("hook 3, added by 2");
+    let second = note("hook 2");
+    test.add_shutdown_hook(move || {
+        second();
+        ev.add_shutdown_hook(late).unwrap();
+    })
+    .unwrap();
+    let queued = note("task");
+    test.execute(queued).unwrap();
+    test.advance(secs(5)); // hooks wait for the shutdown
+    shut_down(&mut test, secs(2), secs(60));
+    assert_eq!(
+        *order.lock().unwrap(),
+        ["task", "hook 1", "hook 2", "hook 3, added by 2"]
+    );
+    test.advance(secs(2));
+    assert_eq!(test.report().unwrap().hooks_run(), 3);
+}
+
+#[test]
+fn a_loop_ends_as_idle_once_nobody_can_submit() {
+    let mut test = TestLoop::new();
+    let handle = (*test).clone();
+    let bound = test.bind(|| Rc::new(1));
+    test.run_until_stalled();
+    shut_down(&mut test, secs(100), secs(200));
+    // Each of three handles could still submit; with the last one the wait is over.
+    test.advance(secs(10));
+    test.let_go();
+    test.advance(secs(10));
+    drop(handle);
+    test.advance(secs(10));
+    assert_eq!(cause(&test), None);
+    drop(bound);
+    test.run_until_stalled();
+    assert_eq!(cause(&test), Some(Cause::Idle));
+    assert_eq!(test.report().unwrap().elapsed(), secs(30));
+}
+
+#[test]
+fn a_live_task_keeps_a_loop_from_being_idle() {
+    let mut test = TestLoop::new();
+    let task = test.spawn(sleep(secs(10)));
+    test.run_until_stalled();
+    shut_down(&mut test, secs(100), secs(200));
+    test.let_go();
+    test.advance(secs(10) - NANO);
+    assert_eq!(cause(&test), None);
+    test.advance(NANO);
+    assert_eq!(cause(&test), Some(Cause::Idle));
+    assert!(test.block_on(task).is_ok());
+}
+
+#[test]
+fn letting_the_last_handle_go_is_a_request_without_quiet_period() {
+    let mut test = TestLoop::new();
+    let waiting = test.spawn(std::future::pending::<()>());
+    test.run_until_stalled();
+    test.let_go();
+    assert_eq!(test.state(), State::ShuttingDown);
+    test.run_until_stalled();
+    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert!(test.block_on(waiting).unwrap_err().is_cancelled());
+}
+
+#[test]
+fn quiet_zero_runs_what_is_queued_and_ends() {
+    let mut test = TestLoop::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    for _ in 0..3_000 {
+        let runs = Arc::clone(&runs);
+        drop(test.spawn(async move {
+            loopgroup::yield_now().await;
+            runs.fetch_add(1, Ordering::SeqCst);
+        }));
+    }
+    shut_down(&mut test, Duration::ZERO, secs(15));
+    assert_eq!(runs.load(Ordering::SeqCst), 3_000);
+    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(test.elapsed(), Duration::ZERO);
+}
+
+#[test]
+fn driving_a_test_loop_uses_no_real_time() {
+    let mut test = TestLoop::new();
+    let start = std::time::Instant::now();
+    let task = test.spawn(async {
+        for _ in 0..1_000 {
+            sleep(secs(3600)).await;
+        }
+    });
+    test.block_on(task).unwrap();
+    assert_eq!(test.elapsed(), secs(3_600_000));
+    assert!(
+        start.elapsed() < secs(30),
+        "forty-one days took {:?}",
+        start.elapsed()
+    );
+}
+
+#[test]
+fn a_test_loop_is_a_loop_while_it_is_driven_and_only_then() {
+    let mut test = TestLoop::new();
+    assert!(loopgroup::EventLoop::current().is_none());
+    assert!(!test.in_event_loop());
+    let ev = (*test).clone();
+    let inside = test.submit(move || ev.in_event_loop());
+    assert!(test.block_on(inside).unwrap());
+    assert!(loopgroup::EventLoop::current().is_none());
+    // A local future, and what it holds, may stay on the test's thread.
+    let count = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&count);
+    test.block_on(async move {
+        loopgroup::spawn_local(async move { counted.set(1) })
+            .await
+            .unwrap();
+    });
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+#[should_panic(expected = "waits for ever")]
+fn a_future_that_nothing_can_wake_is_reported_not_waited_for() {
+    TestLoop::new().block_on(std::future::pending::<()>());
+}
+
+#[test]
+fn leftover_tasks_are_visible_and_cancelled_when_the_test_loop_goes() {
+    let drops = util::DropCount::new();
+    let mut test = TestLoop::new();
+    for _ in 0..3 {
+        let guard = drops.guard();
+        drop(test.spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        }));
+    }
+    assert_eq!(test.pending(), 3);
+    test.run_until_stalled();
+    assert_eq!((test.pending(), test.live_tasks()), (3, 3));
+    drop(test);
+    assert_eq!(drops.get(), 3);
+}
+
+#[test]
+fn submissions_from_other_threads_reach_a_test_loop() {
+    let mut test = TestLoop::new();
+    let ev = (*test).clone();
+    let handle = std::thread::spawn(move || ev.spawn(async { 7 }))
+        .join()
+        .unwrap();
+    assert_eq!(test.block_on(handle).unwrap(), 7);
+}
+
+#[test]
+fn a_test_loop_cannot_be_driven_from_a_task() {
+    util::within(|| {
+        let group = loopgroup::EventLoopGroup::new(1).unwrap();
+        let error = loopgroup::block_on(group.spawn(async {
+            TestLoop::new().run_until_stalled();
+        }))
+        .unwrap_err();
+        assert!(
+            error.to_string().contains("drive it from the test"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn loops_of_a_test_group_pass_messages_in_virtual_time() {
+    let mut test = TestGroup::seeded(3, 4);
+    let handles: Vec<_> = (0..4)
+        .map(|index| {
+            let group = test.group().clone();
+            test.group().spawn_on(index, async move {
+                sleep(secs(10)).await;
+                group
+                    .spawn_on((index + 1) % 4, sleep(secs(10)))
+                    .await
+                    .unwrap();
+            })
+        })
+        .collect();
+    test.advance(secs(20) - NANO);
+    assert!(handles.iter().all(|handle| !handle.is_finished()));
+    test.advance(NANO);
+    assert!(handles.iter().all(|handle| handle.is_finished()));
+    assert_eq!(test.pending(), 0);
+}
+
+#[test]
+fn one_seed_is_one_interleaving() {
+    let run = |seed| {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut test = TestGroup::seeded(seed, 3);
+        for task in 0..12 {
+            let order = Arc::clone(&order);
+            drop(test.group().spawn(async move {
+                for step in 0..3 {
+                    order.lock().unwrap().push((task, step));
+                    sleep(Duration::from_millis(task % 4)).await;
+                }
+            }));
+        }
+        test.advance(secs(1));
+        assert_eq!(test.pending(), 0);
+        (test.trace(), std::mem::take(&mut *order.lock().unwrap()))
+    };
+    let mut orders = std::collections::HashSet::new();
+    for seed in 0..50 {
+        let first = run(seed);
+        assert_eq!(first, run(seed), "seed {seed}");
+        orders.insert(first.1);
+    }
+    assert!(orders.len() > 40, "{} different orders of 50", orders.len());
+}
