@@ -288,18 +288,36 @@ impl Future for YieldNow {
 /// ```
 #[track_caller]
 pub fn shutdown_requested() -> ShutdownRequested {
-    let shared = context::with_local(|local| Arc::clone(&local.shared))
-        .or_else(|| context::entered_group().map(|group| Arc::clone(group.loops()[0].shared())));
-    match shared {
-        Some(shared) => ShutdownRequested { shared, key: None },
-        None => no_context("shutdown_requested"),
+    if let Some(shared) = context::with_local(|local| Arc::clone(&local.shared)) {
+        return ShutdownRequested {
+            shared,
+            rest: Vec::new(),
+            key: None,
+        };
+    }
+    let Some(group) = context::entered_group() else {
+        no_context("shutdown_requested")
+    };
+    let mut rest: Vec<_> = group
+        .loops()
+        .iter()
+        .map(|one| Arc::clone(one.shared()))
+        .collect();
+    ShutdownRequested {
+        shared: rest.pop().expect("a group has at least one loop"),
+        rest,
+        key: None,
     }
 }
 
 /// The future of [`shutdown_requested`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct ShutdownRequested {
+    /// The loop that is waited for now.
     shared: Arc<Shared>,
+    /// A group shuts down when all its loops do: those that are still to be waited for.
+    rest: Vec<Arc<Shared>>,
+    /// The place among the waiters of `shared`.
     key: Option<usize>,
 }
 
@@ -310,14 +328,21 @@ impl Future for ShutdownRequested {
         let this = &mut *self;
         // Cloning and dropping wakers is user code: both happen outside the lock.
         let waker = cx.waker().clone();
-        let mut waiters = this.shared.shutdown_waiters.lock();
-        if waiters.has_fired() {
-            return Poll::Ready(());
+        loop {
+            let mut waiters = this.shared.shutdown_waiters.lock();
+            if !waiters.has_fired() {
+                let replaced = waiters.store(&mut this.key, waker);
+                drop(waiters);
+                drop(replaced);
+                return Poll::Pending;
+            }
+            drop(waiters);
+            let Some(next) = this.rest.pop() else {
+                return Poll::Ready(());
+            };
+            this.shared = next;
+            this.key = None;
         }
-        let replaced = waiters.store(&mut this.key, waker);
-        drop(waiters);
-        drop(replaced);
-        Poll::Pending
     }
 }
 
@@ -332,7 +357,9 @@ impl Drop for ShutdownRequested {
 
 impl fmt::Debug for ShutdownRequested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let requested = self.shared.state.get().is_shutting_down();
+        let requested = std::iter::once(&self.shared)
+            .chain(&self.rest)
+            .all(|shared| shared.state.get().is_shutting_down());
         f.debug_struct("ShutdownRequested")
             .field("requested", &requested)
             .finish()

@@ -12,7 +12,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::block_on::refuse_on_loop;
@@ -22,14 +22,48 @@ use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::waiters::Waiters;
 
 /// The thread of a loop, once it is started; shared by the loop's and the group's termination.
-pub(crate) type ThreadSlot = Arc<Mutex<Option<JoinHandle<()>>>>;
+#[derive(Debug, Default)]
+pub(crate) struct ThreadSlot {
+    /// Locked for the whole join, so that every waiter returns after it.
+    pub(crate) handle: Mutex<Option<JoinHandle<()>>>,
+    /// Noted by the thread itself: to be read while somebody joins it.
+    id: Mutex<Option<ThreadId>>,
+}
+
+impl ThreadSlot {
+    /// The slot of a thread that runs already.
+    pub(crate) fn of(thread: JoinHandle<()>) -> ThreadSlot {
+        ThreadSlot {
+            id: Mutex::new(Some(thread.thread().id())),
+            handle: Mutex::new(Some(thread)),
+        }
+    }
+
+    /// Notes that the calling thread is the one.
+    pub(crate) fn enter(&self) {
+        *self.id.lock() = Some(std::thread::current().id());
+    }
+
+    fn join(&self) {
+        // A thread-local destructor of the loop's own thread cannot wait for its own end, nor for
+        // another thread that does.
+        if *self.id.lock() == Some(std::thread::current().id()) {
+            return;
+        }
+        let mut handle = self.handle.lock();
+        if let Some(thread) = handle.take() {
+            // A loop contains every panic; one in a thread-local destructor is not ours.
+            drop(thread.join());
+        }
+    }
+}
 
 /// The state that all futures of one group or loop share.
 pub(crate) struct Termination {
     state: Mutex<State>,
     ended: Condvar,
     /// Threads to join.
-    threads: Mutex<Vec<ThreadSlot>>,
+    threads: Mutex<Vec<Arc<ThreadSlot>>>,
     /// Submissions that were refused before a loop was chosen.
     strays: Arc<AtomicU64>,
     on_panic: Option<Arc<PanicHandler>>,
@@ -60,6 +94,8 @@ impl Termination {
 
     /// Notes the end of child `index`; the last one resolves every future.
     pub(crate) fn child_done(&self, index: usize, child: LoopReport) {
+        // A loop's own termination has one child, whatever the loop's index in its group.
+        let loop_index = child.index;
         let mut state = self.state.lock();
         if state.children[index].replace(child).is_some() {
             debug_assert!(false, "child {index} ended twice");
@@ -80,7 +116,7 @@ impl Termination {
                     site: PanicSite::Waker,
                     payload: &*payload,
                     location: None,
-                    index: Some(index),
+                    index: Some(loop_index),
                 };
                 report(self.on_panic.as_deref(), &panic);
                 discard(payload);
@@ -89,12 +125,12 @@ impl Termination {
     }
 
     /// Keeps a thread to be joined by [`TerminationFuture::wait`].
-    pub(crate) fn adopt(&self, thread: ThreadSlot) {
+    pub(crate) fn adopt(&self, thread: Arc<ThreadSlot>) {
         self.threads.lock().push(thread);
     }
 
     /// Forgets a thread that did not come to be.
-    pub(crate) fn disown(&self, thread: &ThreadSlot) {
+    pub(crate) fn disown(&self, thread: &Arc<ThreadSlot>) {
         self.threads
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
@@ -174,15 +210,7 @@ impl TerminationFuture {
             .expect("a wait without deadline ends with a report");
         let threads = self.termination.threads.lock().clone();
         for slot in threads {
-            // Locked for the whole join, so that every waiter returns after it.
-            let mut slot = slot.lock();
-            match slot.take() {
-                // A thread-local destructor of the loop's own thread cannot join itself.
-                Some(thread) if thread.thread().id() == std::thread::current().id() => {}
-                // A loop contains every panic; one in a thread-local destructor is not ours.
-                Some(thread) => drop(thread.join()),
-                None => {}
-            }
+            slot.join();
         }
         report
     }

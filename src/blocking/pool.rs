@@ -25,7 +25,7 @@ use crate::event_loop::state::{State, StateCell};
 use crate::report::{Cause, Figures, LoopReport};
 use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::task::join::JoinHandle;
-use crate::termination::Termination;
+use crate::termination::{Termination, ThreadSlot};
 
 /// How long a thread stays without a job.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -184,7 +184,7 @@ impl Pool {
         inner.ever_started = true;
         inner.threads += 1;
         inner.arriving += 1;
-        self.termination.adopt(Arc::new(Mutex::new(Some(handle))));
+        self.termination.adopt(Arc::new(ThreadSlot::of(handle)));
         Ok(())
     }
 

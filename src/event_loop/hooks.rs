@@ -1,9 +1,11 @@
 //! The shutdown hooks of one loop.
 //!
 //! - Hooks run in the order of their registration, once each, on the loop.
-//! - A hook may add hooks. Who closes the list takes what is left in the same critical section, so
-//!   every hook that was accepted runs, whatever ends the loop.
+//! - A hook may add hooks, and remove any that has not begun: they leave the list one by one.
+//! - Nothing is added to a closed list, and who closes it runs what is left: every hook that was
+//!   accepted and not removed runs, whatever ends the loop.
 
+use std::collections::VecDeque;
 use std::panic::Location;
 
 use crate::sync::Mutex;
@@ -11,6 +13,11 @@ use crate::sync::Mutex;
 /// Names a shutdown hook, to remove it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookId(u64);
+
+impl HookId {
+    /// Behind every hook.
+    pub(crate) const END: HookId = HookId(u64::MAX);
+}
 
 /// A hook, and where it was added.
 pub(crate) struct Hook {
@@ -24,7 +31,8 @@ pub(crate) struct Hooks(Mutex<List>);
 
 #[derive(Default)]
 struct List {
-    waiting: Vec<(HookId, Hook)>,
+    /// In the order of their ids.
+    waiting: VecDeque<(HookId, Hook)>,
     next: u64,
     closed: bool,
 }
@@ -42,7 +50,7 @@ impl Hooks {
         let id = HookId(list.next);
         list.next += 1;
         let call = Box::new(hook);
-        list.waiting.push((id, Hook { call, location }));
+        list.waiting.push_back((id, Hook { call, location }));
         Ok(id)
     }
 
@@ -50,19 +58,27 @@ impl Hooks {
     pub(crate) fn remove(&self, id: HookId) -> Option<Hook> {
         let mut list = self.0.lock();
         let place = list.waiting.iter().position(|(other, _)| *other == id)?;
-        Some(list.waiting.remove(place).1)
+        list.waiting.remove(place).map(|(_, hook)| hook)
     }
 
-    /// Takes the hooks that wait now.
-    pub(crate) fn take(&self) -> Vec<Hook> {
-        self.0.lock().take()
+    /// The place behind the hooks that wait now.
+    pub(crate) fn fence(&self) -> HookId {
+        HookId(self.0.lock().next)
     }
 
-    /// Takes what is left and refuses more.
-    pub(crate) fn close(&self) -> Vec<Hook> {
+    /// Takes the first hook, if it was added before `fence`.
+    pub(crate) fn pop(&self, fence: HookId) -> Option<Hook> {
         let mut list = self.0.lock();
-        list.closed = true;
-        list.take()
+        let (id, _) = list.waiting.front()?;
+        if id.0 >= fence.0 {
+            return None;
+        }
+        list.waiting.pop_front().map(|(_, hook)| hook)
+    }
+
+    /// Refuses more.
+    pub(crate) fn close(&self) {
+        self.0.lock().closed = true;
     }
 
     /// Refuses more, if nothing waits.
@@ -70,15 +86,5 @@ impl Hooks {
         let mut list = self.0.lock();
         list.closed |= list.waiting.is_empty();
         list.closed
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().waiting.is_empty()
-    }
-}
-
-impl List {
-    fn take(&mut self) -> Vec<Hook> {
-        self.waiting.drain(..).map(|(_, hook)| hook).collect()
     }
 }

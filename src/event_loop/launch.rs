@@ -9,9 +9,9 @@
 //!   when the thread looks.
 //!
 //! ```text
-//!   Free ──launch──▶ Starting ──LoopThread::run──▶ Taken
-//!    ▲                  │
-//!    └──LoopThread dropped unrun                Free ──end unstarted──▶ Taken
+//!   Free ──launch──▶ Starting ──────LoopThread::run──────▶ Taken
+//!    ▲                │  └──launch gives up──▶ Promised ────▲
+//!    └────────────────┴───────LoopThread dropped unrun──┘      Free ──end unstarted──▶ Taken
 //! ```
 
 use std::fmt;
@@ -28,6 +28,7 @@ use crate::group::GroupCore;
 use crate::panic::{contain, discard};
 use crate::reactor::Driver;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use crate::termination::ThreadSlot;
 
 /// How long a submission waits for a thread that a factory has promised.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,7 +45,12 @@ pub(crate) struct Seat {
 #[derive(Debug)]
 enum Place {
     Free(Driver),
-    Starting { by: ThreadId },
+    /// A `launch` is under way; it deals with the outcome.
+    Starting {
+        by: ThreadId,
+    },
+    /// The `LoopThread` is still somewhere, but nobody waits for it any more.
+    Promised,
     Taken,
 }
 
@@ -75,17 +81,28 @@ impl Seat {
         }
     }
 
-    fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         matches!(*self.place.lock(), Place::Free(_))
     }
 
-    /// Ends `Starting`, one way or the other.
-    fn settle(&self, outcome: Place) {
+    /// Ends `Starting` or `Promised`, one way or the other; returns what was before.
+    fn settle(&self, outcome: Place) -> Place {
         if matches!(outcome, Place::Taken) {
             self.taken.store(true, Ordering::Release);
         }
-        *self.place.lock() = outcome;
+        let before = std::mem::replace(&mut *self.place.lock(), outcome);
         self.changed.notify_all();
+        before
+    }
+
+    /// Ends the part of a `launch` that failed: what becomes of a `LoopThread` that is still
+    /// somewhere is no longer its business.
+    fn give_up(&self) {
+        let mut place = self.place.lock();
+        if matches!(*place, Place::Starting { .. }) {
+            *place = Place::Promised;
+            self.changed.notify_all();
+        }
     }
 
     /// Gets the driver out to start with, or waits for the start that is under way.
@@ -114,6 +131,9 @@ impl Seat {
                     }
                     place = self.changed.wait_timeout(place, left);
                 }
+                Place::Promised => {
+                    return Err(RejectReason::ThreadStart(io::ErrorKind::TimedOut));
+                }
             }
         }
     }
@@ -134,6 +154,7 @@ impl Seat {
                     }
                     io::ErrorKind::TimedOut
                 }
+                Place::Promised => io::ErrorKind::TimedOut,
             };
             return Err(RejectReason::ThreadStart(kind));
         }
@@ -178,6 +199,20 @@ impl Shared {
                 driver,
             }),
         };
+        let started = self.start(&core, thread);
+        if let Err(reason) = started {
+            self.seat.give_up();
+            self.end_after_failure(&core, reason);
+        }
+        started
+    }
+
+    /// Has the thread started, by the system or by the user's factory.
+    fn start(
+        self: &Arc<Shared>,
+        core: &Arc<GroupCore>,
+        thread: LoopThread,
+    ) -> Result<(), RejectReason> {
         match &self.config.thread_factory {
             None => {
                 let mut builder = std::thread::Builder::new().name(thread.name().to_owned());
@@ -186,11 +221,15 @@ impl Shared {
                 }
                 // The slot is adopted first and filled under its lock: who waits for the end of
                 // the loop finds the thread, however short its life.
-                let slot = Arc::new(Mutex::new(None));
-                let mut filling = slot.lock();
+                let slot = Arc::new(ThreadSlot::default());
+                let own = Arc::clone(&slot);
+                let mut filling = slot.handle.lock();
                 core.termination.adopt(Arc::clone(&slot));
                 self.termination.adopt(Arc::clone(&slot));
-                match builder.spawn(move || thread.run()) {
+                match builder.spawn(move || {
+                    own.enter();
+                    thread.run();
+                }) {
                     Ok(handle) => {
                         *filling = Some(handle);
                         // The system has made the thread; it will get to `run`.
@@ -293,10 +332,12 @@ impl Drop for LoopThread {
     fn drop(&mut self) {
         if let Some(parts) = self.parts.take() {
             let shared = parts.shared;
-            shared.seat.settle(Place::Free(parts.driver));
-            // A shutdown that was requested meanwhile counted on this thread.
-            if shared.control.lock().is_requested() && shared.seat.is_free() {
-                shared.end_unstarted(&parts.core);
+            let before = shared.seat.settle(Place::Free(parts.driver));
+            // A `launch` that is under way deals with its failure. If it has given up, a shutdown
+            // that was requested meanwhile counted on this thread.
+            if matches!(before, Place::Promised) {
+                let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
+                shared.end_after_failure(&parts.core, reason);
             }
         }
     }

@@ -332,10 +332,12 @@ impl EventLoop {
         F: FnOnce() + Send + 'static,
     {
         let location = Location::caller();
-        self.shared
-            .hooks
-            .add(hook, location)
-            .map_err(|hook| Rejected::new(hook, RejectReason::ShutDown))
+        let added = self.shared.hooks.add(hook, location);
+        // A loop that waits for its end is to run the hook now, and not when its wait is over.
+        if added.is_ok() && self.state().is_shutting_down() {
+            self.shared.post(Notice::Look);
+        }
+        added.map_err(|hook| Rejected::new(hook, RejectReason::ShutDown))
     }
 
     /// Takes a hook back; `false` if it has run or is running.

@@ -302,7 +302,7 @@ impl Runner {
         let terms = terms.expect("the terms are set before the state");
         let progress = self.progress.get_or_insert_with(|| {
             local.start_closing();
-            Progress::begin(local, &terms)
+            Progress::begin(local, now)
         });
         local.drop_given_up();
         progress.step(local, &terms, now)

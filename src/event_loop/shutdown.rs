@@ -21,8 +21,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::error::RejectReason;
-use crate::event_loop::hooks::Hook;
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::{Ending, Mail, Notice, Shared};
 use crate::event_loop::state::State;
@@ -127,11 +127,21 @@ impl Shared {
         if self.end_without_thread(core, None) {
             return;
         }
-        // Taken, being started (the new thread, or its failure, sees the request), or with hooks.
-        if self.hooks.is_empty() {
-            return;
+        // Taken, or being started: the new thread, or its failure, sees the request. Still free: it
+        // had a hook a moment ago (and if that was taken back since, the thread has little to do).
+        if self.seat.is_free() {
+            // A failure ends the loop as well: `end_after_failure`.
+            let _ = self.ensure_started();
         }
-        if let Err(reason) = self.ensure_started() {
+    }
+
+    /// Ends the loop after a start that failed, if its end was requested: nobody will try again.
+    pub(crate) fn end_after_failure(
+        self: &Arc<Shared>,
+        core: &Arc<GroupCore>,
+        reason: RejectReason,
+    ) {
+        if self.control.lock().is_requested() && !self.end_without_thread(core, None) {
             self.end_without_thread(core, Some(reason));
         }
     }
@@ -142,17 +152,25 @@ impl Shared {
         core: &Arc<GroupCore>,
         failure: Option<RejectReason>,
     ) -> bool {
-        let closable = || failure.is_some() || self.hooks.close_if_empty();
+        // The gate closes before the seat counts as taken: a submission that finds it taken finds
+        // the gate closed too, and is not stranded in an inbox that nobody empties.
+        let closable = || {
+            let closable = failure.is_some() || self.hooks.close_if_empty();
+            if closable {
+                self.inbox.refuse_new();
+            }
+            closable
+        };
         let Some(driver) = self.seat.take_if(closable) else {
             return false;
         };
         drop(driver);
-        for hook in self.hooks.close() {
+        self.hooks.close();
+        while let Some(hook) = self.hooks.pop(HookId::END) {
             if let Err(payload) = contain_drop(hook) {
                 discard(payload);
             }
         }
-        self.inbox.refuse_new();
         let closed = self.inbox.close_if_empty();
         debug_assert!(closed, "nothing is accepted before the thread runs");
         let terms = self.control.lock().terms();
@@ -165,7 +183,7 @@ impl Shared {
         let ending = Ending {
             started: false,
             cause,
-            error: failure.map(|reason| io::Error::other(reason.to_string())),
+            error: failure.map(|reason| Rejected::new((), reason).into()),
             requested_at: terms.map_or_else(|| self.config.clock.now(), |terms| terms.requested_at),
         };
         self.terminate(ending, Some(&core.termination));
@@ -204,9 +222,11 @@ impl Activity {
 }
 
 impl Progress {
-    pub(crate) fn begin(local: &Local, terms: &Terms) -> Progress {
+    /// Begins now, in the turn that notices the request: what this turn ran was activity, and a
+    /// loop with nothing to run notices at once.
+    pub(crate) fn begin(local: &Local, now: Instant) -> Progress {
         Progress {
-            last_activity: terms.requested_at,
+            last_activity: now,
             seen: Activity::of(local),
         }
     }
@@ -259,9 +279,11 @@ impl Progress {
 
 /// Runs the hooks that are waiting now; what they add waits for the next round.
 fn run_waiting_hooks(local: &Local) -> bool {
-    let hooks = local.shared.hooks.take();
-    let any = !hooks.is_empty();
-    for hook in hooks {
+    let hooks = &local.shared.hooks;
+    let fence = hooks.fence();
+    let mut any = false;
+    while let Some(hook) = hooks.pop(fence) {
+        any = true;
         run_hook(local, hook);
     }
     any
@@ -284,18 +306,19 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     shared.state.advance(State::ShuttingDown);
     shared.announce_shutdown();
     // The list closes first: a hook that adds itself again for ever is refused here.
-    for hook in shared.hooks.close() {
+    shared.hooks.close();
+    while let Some(hook) = shared.hooks.pop(HookId::END) {
         run_hook(local, hook);
     }
     shared.state.advance(State::Shutdown);
     local.refuse_new();
     local.collect(mail);
     if !matches!(cause, Cause::Timeout | Cause::Now | Cause::Failed) {
-        // What came in between the last look and the gate was accepted: it gets its run.
-        for _ in 0..local.queued() {
-            if let Some(runnable) = local.next_of_any() {
-                local.run_one(runnable);
-            }
+        // What came in between the last look and the gate was accepted: it gets its run. It is
+        // taken out first, or a task that wakes itself would take the run of one in a later lane.
+        let accepted: Vec<_> = std::iter::from_fn(|| local.next_of_any()).collect();
+        for runnable in accepted {
+            local.run_one(runnable);
         }
     }
     cancel_all(local, driver, mail);
