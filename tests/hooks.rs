@@ -559,3 +559,20 @@ fn a_hook_removed_while_the_shutdown_begins_does_not_hold_the_end() {
         }
     });
 }
+
+#[test]
+fn a_hook_added_in_a_long_quiet_period_runs_at_once() {
+    within(|| {
+        let (group, ev) = one_loop();
+        group.start().unwrap();
+        let end = group.shutdown_gracefully_with(LONG, LONG).unwrap();
+        for _ in 0..10 {
+            let ran = Door::new();
+            let inside = ran.clone();
+            ev.add_shutdown_hook(move || inside.open()).unwrap();
+            ran.pass();
+        }
+        drop((group, ev));
+        assert_eq!(end.wait().hooks_run(), 10);
+    });
+}

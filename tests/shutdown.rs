@@ -1371,3 +1371,24 @@ fn many_groups_are_shut_down_over_and_over() {
         }
     });
 }
+
+#[test]
+fn a_submission_against_the_end_of_a_loop_that_never_started_is_not_stranded() {
+    within(|| {
+        for _ in 0..500 {
+            let group = EventLoopGroup::builder().loops(1).without_io().build();
+            let group = group.unwrap();
+            let barrier = Arc::new(Barrier::new(2));
+            let (ev, ready) = (group.next().clone(), Arc::clone(&barrier));
+            let submitter = thread::spawn(move || {
+                ready.wait();
+                loopgroup::block_on(ev.submit(|| ()))
+            });
+            barrier.wait();
+            let report = group.drain(LONG).wait();
+            let submitted = submitter.join().unwrap();
+            assert_eq!(report.completed(), u64::from(submitted.is_ok()));
+            assert_eq!(report.rejected(), u64::from(submitted.is_err()));
+        }
+    });
+}

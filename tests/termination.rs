@@ -743,12 +743,12 @@ fn a_shutdown_while_a_thread_fails_to_start_comes_to_its_end() {
             let spawner = group.clone();
             let submission = thread::spawn(move || loopgroup::block_on(spawner.spawn(async {})));
             entered.pass();
-            // With a hook, the request itself waits for the outcome of the start.
-            let requester = group.clone();
-            let request = thread::spawn(move || requester.shutdown_now());
-            eventually("it is requested", || hook || group.is_shutting_down());
+            // A request does not wait for a start that is under way.
+            let end = group.shutdown_now();
+            assert!(group.is_shutting_down());
+            assert!(end.wait_timeout(Duration::from_millis(5)).is_none());
             fail.open();
-            let report = request.join().unwrap().wait();
+            let report = end.wait();
             let refused = submission.join().unwrap().unwrap_err();
             assert!(refused.is_rejected());
             let cause = if hook { Cause::Failed } else { Cause::Now };
@@ -811,5 +811,59 @@ fn a_factory_may_ask_for_the_shutdown_of_its_own_group() {
         let report = group.termination().wait();
         assert_eq!(report.hooks_run(), 1);
         assert_eq!(report.loops()[0].cause(), Cause::Now);
+    });
+}
+
+#[test]
+fn a_thread_that_was_promised_and_given_up_later_comes_to_its_end() {
+    within(|| {
+        for hook in [false, true] {
+            // Fails and keeps the thread's work: the loop waits for it as long as it exists.
+            let kept: Arc<Mutex<Option<LoopThread>>> = Arc::default();
+            let keep = Arc::clone(&kept);
+            let group = EventLoopGroup::builder()
+                .loops(1)
+                .thread_factory(move |lt| {
+                    *keep.lock().unwrap() = Some(lt);
+                    Err(io::Error::from(io::ErrorKind::OutOfMemory))
+                })
+                .build()
+                .unwrap();
+            let refused = loopgroup::block_on(group.spawn(async {})).unwrap_err();
+            let reason = RejectReason::ThreadStart(io::ErrorKind::OutOfMemory);
+            assert_eq!(refused.reject_reason(), Some(reason));
+            if hook {
+                group.next().add_shutdown_hook(|| {}).unwrap();
+            }
+            let end = group.shutdown_now();
+            assert!(end.wait_timeout(Duration::from_millis(5)).is_none());
+            let lt = kept.lock().unwrap().take();
+            drop(lt);
+            let cause = if hook { Cause::Failed } else { Cause::Now };
+            assert_eq!(end.wait().loops()[0].cause(), cause);
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_comes_late_still_becomes_the_loop() {
+    within(|| {
+        let kept: Arc<Mutex<Option<LoopThread>>> = Arc::default();
+        let keep = Arc::clone(&kept);
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .thread_factory(move |lt| {
+                *keep.lock().unwrap() = Some(lt);
+                Err(io::Error::from(io::ErrorKind::WouldBlock))
+            })
+            .build()
+            .unwrap();
+        assert!(group.start().is_err());
+        let lt = kept.lock().unwrap().take().unwrap();
+        let thread = thread::spawn(move || lt.run());
+        eventually("it has begun", || group.next().state() == State::Started);
+        assert_eq!(loopgroup::block_on(group.spawn(async { 1 })).unwrap(), 1);
+        assert!(group.drain(LONG).wait().is_clean());
+        thread.join().unwrap();
     });
 }
