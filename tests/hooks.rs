@@ -440,7 +440,6 @@ fn a_hook_that_adds_itself_for_ever_does_not_hold_the_end() {
         assert_eq!(report.loops()[0].cause(), Cause::Timeout);
         assert!(report.elapsed() >= Duration::from_millis(30));
         let runs = runs.load(Ordering::SeqCst);
-        assert!(runs > 1);
         assert_eq!(report.hooks_run(), runs as u64, "every accepted hook ran");
         assert_eq!(refusals.load(Ordering::SeqCst), 1, "only the last one");
     });

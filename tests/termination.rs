@@ -867,3 +867,87 @@ fn a_thread_that_comes_late_still_becomes_the_loop() {
         thread.join().unwrap();
     });
 }
+
+// ---- loops that die ---------------------------------------------------------------------------
+
+/// The selectors of this process, in the order of their making.
+#[cfg(target_os = "linux")]
+fn selectors() -> Vec<i32> {
+    let is_selector = |fd: &i32| {
+        let target = std::fs::read_link(format!("/proc/self/fd/{fd}"));
+        target.is_ok_and(|target| target.to_string_lossy().contains("eventpoll"))
+    };
+    let names = std::fs::read_dir("/proc/self/fd").unwrap();
+    let fds = names.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let mut selectors: Vec<i32> = fds.filter(is_selector).collect();
+    selectors.sort_unstable();
+    selectors
+}
+
+/// Breaks a selector, and sees to it that no other can be made.
+#[cfg(target_os = "linux")]
+fn break_for_good(selector: i32) {
+    use std::os::fd::AsRawFd;
+    let null = std::fs::File::open("/dev/null").unwrap();
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: plain system calls on a descriptor that stays open and a limit that lives on the
+    // stack. Who owns the selector finds it broken, which is the purpose.
+    unsafe {
+        assert_eq!(libc::dup2(null.as_raw_fd(), selector), selector);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &none), 0);
+    }
+}
+
+/// In a process of its own: it takes the descriptors of the whole process away.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
+    if !util::is_child() {
+        let test = "a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group";
+        let output = util::in_child(test);
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        group.start().unwrap();
+        let [dying, healthy] = group.loops() else {
+            panic!("two loops")
+        };
+        let futures = DropCount::new();
+        let guard = futures.guard();
+        let live = dying.spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        });
+        eventually("it is live", || dying.live_tasks() == 1);
+        let home = thread_of(dying);
+        dying.add_shutdown_hook(|| {}).unwrap();
+        // Held meanwhile: the loop finds both when it next waits.
+        let release = stall(dying);
+        break_for_good(selectors()[0]);
+        release.open();
+        let alone = dying.termination().wait();
+        let one = &alone.loops()[0];
+        assert_eq!(one.cause(), Cause::Failed);
+        assert!(one.error().is_some());
+        assert_eq!((one.cancelled(), one.hooks_run()), (1, 1));
+        assert!(loopgroup::block_on(live).unwrap_err().is_cancelled());
+        assert_eq!((futures.get(), futures.thread()), (1, Some(home)));
+        let refused = loopgroup::block_on(dying.spawn(async {})).unwrap_err();
+        assert_eq!(refused.reject_reason(), Some(RejectReason::ShutDown));
+
+        // The others go on, and the end of the group does not hide it.
+        assert_eq!(group.next().index(), 1);
+        assert_eq!(loopgroup::block_on(healthy.submit(|| 1)).unwrap(), 1);
+        let report = group.drain(LONG).wait();
+        let causes: Vec<_> = report.loops().iter().map(|one| one.cause()).collect();
+        assert_eq!(causes, [Cause::Failed, Cause::Drained]);
+        assert!(!report.is_clean());
+        let error = report.loops()[0].error().unwrap().to_string();
+        assert!(report.to_string().contains(&error), "{report}");
+    });
+}
