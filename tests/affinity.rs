@@ -137,8 +137,14 @@ fn wakes_from_four_threads_at_once_never_move_a_task() {
         for thread in threads {
             thread.join().unwrap();
         }
-        assert!(log.polls() >= 2, "the first poll, and one after the last wake");
-        assert!(log.polls() <= 1 + 4 * (WAKES + 1), "one poll per wake at most");
+        assert!(
+            log.polls() >= 2,
+            "the first poll, and one after the last wake"
+        );
+        assert!(
+            log.polls() <= 1 + 4 * (WAKES + 1),
+            "one poll per wake at most"
+        );
         log.assert_home(thread_of(&group.loops()[1]));
     });
 }
@@ -307,7 +313,9 @@ fn every_task_drops_at_home_while_three_threads_wake_during_shutdown() {
                     })
                 })
                 .collect();
-            eventually("the wakes have begun", || started.load(Ordering::SeqCst) > 3);
+            eventually("the wakes have begun", || {
+                started.load(Ordering::SeqCst) > 3
+            });
             let report = group.shutdown_now().wait();
             stop.store(true, Ordering::SeqCst);
             for thread in threads {
@@ -422,7 +430,10 @@ fn in_event_loop_is_false_for_dead_loops_whose_threads_are_reused() {
                 let (this, earlier) = (ev.clone(), dead.clone());
                 let seen = ev.submit(move || {
                     let mine = this.in_event_loop() && EventLoop::current() == Some(this);
-                    (mine, earlier.iter().filter(|old| old.in_event_loop()).count())
+                    (
+                        mine,
+                        earlier.iter().filter(|old| old.in_event_loop()).count(),
+                    )
                 });
                 assert_eq!(block_on(seen).unwrap(), (true, 0));
                 assert!(!ev.in_event_loop());

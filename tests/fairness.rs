@@ -10,9 +10,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, WaitStrategy, block_on, spawn_local, yield_now,
-};
+use loopgroup::{Cause, EventLoop, EventLoopGroup, WaitStrategy, block_on, spawn_local, yield_now};
 use util::{Door, Log, Probe, eventually, stall, thread_of, within};
 
 /// Wakes itself in every poll, until it is told to stop.
@@ -130,7 +128,8 @@ fn a_submission_at_home_waits_for_one_round_of_the_flood() {
             let (this, polls) = (ev.clone(), Arc::clone(&flood.polls));
             let waited = ev.spawn(async move {
                 let before = polls.load(Ordering::Relaxed);
-                this.submit(move || polls.load(Ordering::Relaxed) - before).await
+                this.submit(move || polls.load(Ordering::Relaxed) - before)
+                    .await
             });
             // Exactly those that were queued before it.
             assert_eq!(block_on(waited).unwrap().unwrap(), SIZE as u64);
@@ -181,7 +180,8 @@ fn tail_tasks_run_while_the_loop_is_flooded() {
             let flood = Flood::start(&ev, 3_000);
             for _ in 0..10 {
                 let (tx, rx) = mpsc::channel();
-                ev.execute_after_iteration(move || tx.send(()).unwrap()).unwrap();
+                ev.execute_after_iteration(move || tx.send(()).unwrap())
+                    .unwrap();
                 rx.recv().unwrap();
             }
             flood.stop(&group);
@@ -202,7 +202,10 @@ fn a_tail_task_that_adds_itself_for_ever_starves_nobody() {
     within(|| {
         for group in groups() {
             let ev = group.next().clone();
-            let (runs, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+            let (runs, stop) = (
+                Arc::new(AtomicU64::new(0)),
+                Arc::new(AtomicBool::new(false)),
+            );
             let (this, count, until) = (ev.clone(), Arc::clone(&runs), Arc::clone(&stop));
             ev.execute(move || again(this, count, until)).unwrap();
             eventually("it goes round", || runs.load(Ordering::Relaxed) > 10);
@@ -273,7 +276,10 @@ fn a_flood_does_not_outlive_the_timeout() {
             assert!(begin.elapsed() >= TIMEOUT, "the tasks had their time");
             assert!(begin.elapsed() < Duration::from_secs(20));
             assert_eq!(report.loops()[0].cause(), Cause::Timeout);
-            assert_eq!((report.cancelled(), report.completed()), (flood.size as u64, 0));
+            assert_eq!(
+                (report.cancelled(), report.completed()),
+                (flood.size as u64, 0)
+            );
         }
     });
 }
@@ -284,7 +290,9 @@ fn a_flood_does_not_let_a_quiet_period_end() {
     within(|| {
         let group = EventLoopGroup::new(1).unwrap();
         let flood = Flood::start(group.next(), 10);
-        let termination = group.shutdown_gracefully_with(Duration::ZERO, TIMEOUT).unwrap();
+        let termination = group
+            .shutdown_gracefully_with(Duration::ZERO, TIMEOUT)
+            .unwrap();
         let report = termination.wait();
         assert_eq!(report.loops()[0].cause(), Cause::Timeout);
         assert_eq!(report.cancelled(), flood.size as u64);
@@ -318,7 +326,11 @@ fn a_flood_on_one_loop_is_nothing_to_its_sibling() {
         for _ in 0..100 {
             thread_of(&group.loops()[1]);
         }
-        assert_eq!(flood.polls(), before, "nobody else runs the tasks of a busy loop");
+        assert_eq!(
+            flood.polls(),
+            before,
+            "nobody else runs the tasks of a busy loop"
+        );
         release.open();
         flood.stop(&group);
     });
@@ -357,7 +369,10 @@ fn the_main_future_and_the_tasks_of_run_take_turns() {
         .unwrap();
         let order = order.lock().unwrap();
         assert_eq!(order.len(), 20);
-        assert!(order.windows(2).all(|pair| pair[0] < pair[1]), "tasks run in between");
+        assert!(
+            order.windows(2).all(|pair| pair[0] < pair[1]),
+            "tasks run in between"
+        );
     });
 }
 

@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use loopgroup::{
-    Builder, Chooser, EventLoop, EventLoopGroup, GroupView, JoinHandle, PanicSite, RejectReason,
-    block_on, spawn_local,
+    Builder, Chooser, EventLoop, EventLoopGroup, GroupView, JoinError, JoinHandle, PanicSite,
+    RejectReason, block_on, spawn_local,
 };
 use util::{Door, DropCount, Log, Probe, eventually, stall, thread_of, within};
 
@@ -83,6 +83,12 @@ fn leak<T: 'static>(value: T) {
     Box::leak(Box::new(value));
 }
 
+/// The error that a task ends with.
+#[track_caller]
+fn error_of(handle: JoinHandle<()>) -> JoinError {
+    block_on(handle).unwrap_err()
+}
+
 /// The loop still works.
 #[track_caller]
 fn assert_alive(ev: &EventLoop) {
@@ -96,7 +102,7 @@ fn a_panic_in_a_poll_travels_in_the_handle_and_the_siblings_go_on() {
         let (group, reports) = noted(1);
         let door = Door::new();
         let sibling = group.spawn(door.opened());
-        let error = block_on(group.spawn(async { panic!("boom") })).map(|()| ()).unwrap_err();
+        let error = error_of(group.spawn(async { panic!("boom") }));
         assert!(error.is_panic() && !error.is_cancelled() && !error.is_rejected());
         assert_eq!(*error.into_panic().downcast::<&str>().unwrap(), "boom");
         door.open();
@@ -117,14 +123,14 @@ fn a_payload_of_any_type_comes_through_whole() {
     within(|| {
         let (group, reports) = noted(1);
         let raised = group.spawn(async { panic_any(Code(1)) });
-        let error = block_on(raised).map(|()| ()).unwrap_err();
+        let error = error_of(raised);
         assert_eq!(*error.into_panic().downcast::<Code>().unwrap(), Code(1));
         let resumed = group.spawn(async { resume_unwind(Box::new(Code(2))) });
-        let error = block_on(resumed).map(|()| ()).unwrap_err();
+        let error = error_of(resumed);
         assert!(error.to_string().ends_with("panicked: Box<dyn Any>"));
         // It can be passed on, to the next handle.
         let passed = group.spawn(async move { resume_unwind(error.into_panic()) });
-        let error = block_on(passed).map(|()| ()).unwrap_err();
+        let error = error_of(passed);
         assert_eq!(*error.into_panic().downcast::<Code>().unwrap(), Code(2));
         assert_eq!(reports.take(), []);
     });
@@ -189,10 +195,12 @@ fn a_panic_that_nobody_joins_is_reported_once_with_the_place_of_the_spawn() {
         ];
         for submit in ways {
             let line = submit(&group, &ev);
-            eventually("it is reported", || !reports.0.lock().unwrap().is_empty() || {
-                // A lazy closure needs somebody to wake the loop.
-                thread_of(&ev);
-                false
+            eventually("it is reported", || {
+                !reports.0.lock().unwrap().is_empty() || {
+                    // A lazy closure needs somebody to wake the loop.
+                    thread_of(&ev);
+                    false
+                }
             });
             thread_of(&ev);
             let expected = Seen {
@@ -212,11 +220,9 @@ fn a_panic_that_nobody_joins_is_reported_once_with_the_place_of_the_spawn() {
 #[test]
 fn a_panic_whose_handle_is_given_up_later_is_reported_then() {
     within(|| {
-        let actions: [fn(JoinHandle<()>); 3] = [
-            drop,
-            JoinHandle::abort,
-            |handle| assert_eq!(block_on(handle.cancel()), None),
-        ];
+        let actions: [fn(JoinHandle<()>); 3] = [drop, JoinHandle::abort, |handle| {
+            assert_eq!(block_on(handle.cancel()), None)
+        }];
         for action in actions {
             let (group, reports) = noted(1);
             let handle = group.spawn(async { panic!("boom") });
@@ -278,7 +284,11 @@ impl Case {
     /// What the handler sees, in order.
     fn expected(self) -> Vec<(PanicSite, String)> {
         let mut reports = Vec::new();
-        let poll = if self.payload_panics { "Box<dyn Any>" } else { "poll" };
+        let poll = if self.payload_panics {
+            "Box<dyn Any>"
+        } else {
+            "poll"
+        };
         let destructor = |message| brief(PanicSite::Destructor, message);
         let joined = self.fate == Fate::Joined;
         match (self.fate, self.poll_panics) {
@@ -335,7 +345,11 @@ fn every_mixture_of_panics_is_contained_and_accounted_for() {
                 let handle = match case.kind {
                     Kind::Send => this.spawn(Fragile(case)),
                     Kind::Local => spawn_local(Fragile(case)),
-                    Kind::With => this.spawn_with(move || Fragile(case)),
+                    Kind::With => {
+                        // Made here, so that there is something to drop in every case.
+                        let future = Fragile(case);
+                        this.spawn_with(move || future)
+                    }
                 };
                 match case.fate {
                     Fate::Joined => return Some(handle),
@@ -374,7 +388,10 @@ fn every_mixture_of_panics_is_contained_and_accounted_for() {
         }
         let report = group.shutdown_now().wait();
         assert_eq!(report.panicked(), panicked);
-        assert_eq!(report.accepted(), report.completed() + panicked + report.cancelled());
+        assert_eq!(
+            report.accepted(),
+            report.completed() + panicked + report.cancelled()
+        );
         assert_eq!(reports.take(), []);
     });
 }
@@ -392,9 +409,16 @@ fn a_destructor_that_panics_on_completion_is_the_end_of_its_task() {
             Poll::Ready(value.take().unwrap())
         }));
         let error = block_on(handle).unwrap_err();
-        assert_eq!(*error.into_panic().downcast::<&str>().unwrap(), "destructor");
+        assert_eq!(
+            *error.into_panic().downcast::<&str>().unwrap(),
+            "destructor"
+        );
         let home = thread_of(group.next());
-        assert_eq!((output.get(), output.thread()), (1, Some(home)), "its value goes with it");
+        assert_eq!(
+            (output.get(), output.thread()),
+            (1, Some(home)),
+            "its value goes with it"
+        );
         assert_eq!(reports.take(), []);
         assert_eq!(group.shutdown_now().wait().panicked(), 1);
     });
@@ -422,7 +446,10 @@ fn a_destructor_that_panics_on_cancel_is_reported_and_the_cancel_resolves() {
         assert_eq!(reports.take(), [expected]);
         assert_alive(group.next());
         let report = group.shutdown_now().wait();
-        assert_eq!((report.panicked(), report.cancelled(), report.completed()), (1, 0, 2));
+        assert_eq!(
+            (report.panicked(), report.cancelled(), report.completed()),
+            (1, 0, 2)
+        );
     });
 }
 
@@ -457,7 +484,10 @@ fn destructors_that_panic_in_the_teardown_do_not_stop_it() {
         for log in logs {
             log.assert_home(home);
         }
-        assert_eq!(reports.brief(), vec![brief(PanicSite::Destructor, "teardown"); 9]);
+        assert_eq!(
+            reports.brief(),
+            vec![brief(PanicSite::Destructor, "teardown"); 9]
+        );
     });
 }
 
@@ -472,7 +502,10 @@ fn a_closure_that_is_dropped_unrun_and_panics_is_reported() {
         let termination = group.shutdown_now();
         release.open();
         let report = termination.wait();
-        assert_eq!((report.completed(), report.panicked(), report.cancelled()), (1, 1, 0));
+        assert_eq!(
+            (report.completed(), report.panicked(), report.cancelled()),
+            (1, 1, 0)
+        );
         assert_eq!(reports.brief(), [brief(PanicSite::Destructor, "captured")]);
     });
 }
@@ -487,7 +520,10 @@ fn the_output_of_a_detached_task_that_panics_in_its_drop_is_contained_at_home() 
         assert_alive(&group.loops()[1]);
         let seen = reports.take();
         assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].site, &*seen[0].message), (PanicSite::Destructor, "output"));
+        assert_eq!(
+            (seen[0].site, &*seen[0].message),
+            (PanicSite::Destructor, "output")
+        );
         assert_eq!(seen[0].index, Some(1));
         // The task itself came to its end.
         assert_eq!(group.shutdown_now().wait().panicked(), 0);
@@ -579,7 +615,10 @@ fn a_foreign_waker_that_panics_when_a_task_ends_is_contained() {
             block_on(handle).unwrap();
             let seen = reports.take();
             assert_eq!(seen.len(), 1);
-            assert_eq!((seen[0].site, &*seen[0].message), (PanicSite::Waker, "waker"));
+            assert_eq!(
+                (seen[0].site, &*seen[0].message),
+                (PanicSite::Waker, "waker")
+            );
             assert_eq!(seen[0].index, Some(0));
             assert_eq!(group.shutdown_now().wait().panicked(), 0);
         }
@@ -626,7 +665,9 @@ fn a_chooser_that_panics_falls_back_to_round_robin() {
         let builder = EventLoopGroup::builder().loops(3).chooser(Broken);
         let group = Reports::default().of(builder);
         let here = || async { EventLoop::current().unwrap().index() };
-        let seen: Vec<_> = (0..6).map(|_| block_on(group.spawn(here())).unwrap()).collect();
+        let seen: Vec<_> = (0..6)
+            .map(|_| block_on(group.spawn(here())).unwrap())
+            .collect();
         assert_eq!(seen, [0, 1, 2, 0, 1, 2]);
         let inside = group.spawn_on(0, async move { loopgroup::spawn(here()).await.unwrap() });
         assert_eq!(block_on(inside).unwrap(), 0, "also on a loop");
@@ -651,7 +692,10 @@ fn a_panic_handler_may_use_the_loop_it_is_called_on() {
         drop(group.spawn(async { panic!("boom") }));
         release.open();
         let text = rx.recv().unwrap();
-        assert!(text.starts_with(&format!("task from tests/panics.rs:{line}:")), "{text}");
+        assert!(
+            text.starts_with(&format!("task from tests/panics.rs:{line}:")),
+            "{text}"
+        );
         assert!(text.ends_with(" panicked on loop 0: boom"), "{text}");
     });
 }
@@ -673,7 +717,7 @@ fn without_a_handler_a_panic_is_one_line_on_stderr() {
         return within(|| {
             let group = EventLoopGroup::new(1).unwrap();
             drop(group.spawn(async { panic!("boom") }));
-            let _ = block_on(group.spawn(async { panic!("joined") })).map(|()| ());
+            error_of(group.spawn(async { panic!("joined") }));
             assert_alive(group.next());
             group.shutdown_now().wait();
         });
@@ -690,7 +734,10 @@ fn a_panic_handler_that_panics_is_contained_and_the_line_goes_to_stderr() {
     if util::is_child() {
         return within(|| {
             let builder = EventLoopGroup::builder().loops(1);
-            let group = builder.on_panic(|_| panic_any(Bomb("handler"))).build().unwrap();
+            let group = builder
+                .on_panic(|_| panic_any(Bomb("handler")))
+                .build()
+                .unwrap();
             for _ in 0..2 {
                 drop(group.spawn(async { panic!("boom") }));
                 thread_of(group.next());
@@ -702,7 +749,12 @@ fn a_panic_handler_that_panics_is_contained_and_the_line_goes_to_stderr() {
     let lines =
         lines_of_child("a_panic_handler_that_panics_is_contained_and_the_line_goes_to_stderr");
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines.iter().all(|line| line.ends_with(" panicked on loop 0: boom")), "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.ends_with(" panicked on loop 0: boom")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -719,7 +771,10 @@ fn a_thread_hook_that_panics_leaves_the_loop_at_work() {
         assert_eq!((report.completed(), report.panicked()), (4, 0));
         let seen = reports.take();
         assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].site, &*seen[0].message), (PanicSite::ThreadHook, "hook"));
+        assert_eq!(
+            (seen[0].site, &*seen[0].message),
+            (PanicSite::ThreadHook, "hook")
+        );
         assert_eq!(seen[0].index, Some(1));
     });
 }
@@ -733,7 +788,10 @@ fn the_guard_of_a_thread_hook_that_panics_does_not_hold_up_the_end() {
         group.start().unwrap();
         let report = group.shutdown_now().wait();
         assert_eq!(report.loops().len(), 2);
-        assert_eq!(reports.brief(), vec![brief(PanicSite::ThreadHook, "guard"); 2]);
+        assert_eq!(
+            reports.brief(),
+            vec![brief(PanicSite::ThreadHook, "guard"); 2]
+        );
     });
 }
 
@@ -744,7 +802,8 @@ fn a_shutdown_hook_that_panics_does_not_keep_the_others_from_running() {
         let ev = group.next();
         let (tx, rx) = mpsc::channel();
         let (first, last) = (tx.clone(), tx);
-        ev.add_shutdown_hook(move || first.send(1).unwrap()).unwrap();
+        ev.add_shutdown_hook(move || first.send(1).unwrap())
+            .unwrap();
         ev.add_shutdown_hook(|| panic!("hook")).unwrap();
         let line = line!() - 1;
         ev.add_shutdown_hook(move || last.send(3).unwrap()).unwrap();
@@ -766,8 +825,10 @@ fn a_shutdown_hook_that_panics_does_not_keep_the_others_from_running() {
 fn a_panic_in_block_on_goes_to_its_caller_and_the_context_is_restored() {
     within(|| {
         let (group, reports) = noted(1);
-        let result = catch_unwind(AssertUnwindSafe(|| group.block_on(async { panic!("mine") })));
-        let payload = result.map(|()| ()).unwrap_err();
+        let result: Result<(), _> = catch_unwind(AssertUnwindSafe(|| {
+            group.block_on(async { panic!("mine") })
+        }));
+        let payload = result.unwrap_err();
         assert_eq!(*payload.downcast::<&str>().unwrap(), "mine");
         let rejected = loopgroup::try_spawn(async {}).unwrap_err();
         assert_eq!(rejected.reason(), RejectReason::NoContext);
@@ -792,7 +853,11 @@ fn a_panic_of_the_main_future_of_run_goes_to_its_caller_and_leaves_no_loop_behin
         assert_eq!(log.polls(), 1);
         log.assert_home(thread::current().id());
         assert!(EventLoop::current().is_none());
-        assert_eq!(loopgroup::run(async { 1 }).unwrap(), 1, "and it can be a loop again");
+        assert_eq!(
+            loopgroup::run(async { 1 }).unwrap(),
+            1,
+            "and it can be a loop again"
+        );
     });
 }
 
@@ -810,10 +875,13 @@ fn a_panic_while_joining_does_not_touch_the_joined_task() {
             panic!("outer");
         });
         rx.recv().unwrap();
-        assert!(block_on(outer).map(|()| ()).unwrap_err().is_panic());
+        assert!(error_of(outer).is_panic());
         door.open();
         let report = group.drain(Duration::from_secs(30)).wait();
-        assert_eq!((report.completed(), report.panicked(), report.cancelled()), (1, 1, 0));
+        assert_eq!(
+            (report.completed(), report.panicked(), report.cancelled()),
+            (1, 1, 0)
+        );
         assert_eq!(reports.take(), []);
     });
 }

@@ -74,7 +74,9 @@ fn panic_of<R>(call: impl FnOnce() -> R) -> String {
 fn spawn_takes_the_loops_in_turn() {
     within(|| {
         let group = group(3);
-        let seen: Vec<_> = (0..6).map(|_| block_on(group.spawn(here())).unwrap()).collect();
+        let seen: Vec<_> = (0..6)
+            .map(|_| block_on(group.spawn(here())).unwrap())
+            .collect();
         assert_eq!(seen, [0, 1, 2, 0, 1, 2].map(Some));
     });
 }
@@ -84,7 +86,10 @@ fn spawn_on_runs_on_the_loop_with_that_index() {
     within(|| {
         let group = group(3);
         for index in [2, 0, 1] {
-            assert_eq!(block_on(group.spawn_on(index, here())).unwrap(), Some(index));
+            assert_eq!(
+                block_on(group.spawn_on(index, here())).unwrap(),
+                Some(index)
+            );
         }
     });
 }
@@ -176,7 +181,10 @@ fn try_spawn_hands_the_future_back_when_the_loop_is_shut_down() {
             .try_spawn(Probe::new(&log, async { 42 }))
             .expect_err("the group has ended");
         assert_eq!(rejected.reason(), RejectReason::ShutDown);
-        assert_eq!(rejected.to_string(), "submission refused: the event loop is shut down");
+        assert_eq!(
+            rejected.to_string(),
+            "submission refused: the event loop is shut down"
+        );
         assert_eq!((log.polls(), log.drops()), (0, 0));
         assert_eq!(block_on(rejected.into_inner()), 42);
         assert_eq!((log.polls(), log.drops()), (1, 1));
@@ -196,7 +204,10 @@ fn try_spawn_hands_the_future_back_when_the_queue_is_full() {
         let first = group.try_spawn(async { 1 }).unwrap();
         let rejected = group.try_spawn(async { 2 }).unwrap_err();
         assert_eq!(rejected.reason(), RejectReason::QueueFull);
-        assert_eq!(std::io::Error::from(rejected).kind(), std::io::ErrorKind::WouldBlock);
+        assert_eq!(
+            std::io::Error::from(rejected).kind(),
+            std::io::ErrorKind::WouldBlock
+        );
         release.open();
         assert_eq!(block_on(first).unwrap(), 1);
         assert_eq!(block_on(group.try_spawn(async { 3 }).unwrap()).unwrap(), 3);
@@ -211,15 +222,25 @@ fn every_other_submission_is_refused_after_the_end_and_says_so() {
         let shut = Some(RejectReason::ShutDown);
         let reason = |error: loopgroup::JoinError| error.reject_reason();
         assert_eq!(block_on(group.spawn(async {})).map_err(reason), Err(shut));
-        assert_eq!(block_on(group.spawn_with(|| async {})).map_err(reason), Err(shut));
-        assert_eq!(block_on(group.spawn_keyed(&1, async {})).map_err(reason), Err(shut));
+        assert_eq!(
+            block_on(group.spawn_with(|| async {})).map_err(reason),
+            Err(shut)
+        );
+        assert_eq!(
+            block_on(group.spawn_keyed(&1, async {})).map_err(reason),
+            Err(shut)
+        );
         assert_eq!(block_on(ev.submit(|| ())).map_err(reason), Err(shut));
         let trace = Trace::default();
         for refused in [
             ev.execute(trace.note("execute")).unwrap_err().into_inner(),
             ev.dispatch(trace.note("execute")).unwrap_err().into_inner(),
-            ev.lazy_execute(trace.note("execute")).unwrap_err().into_inner(),
-            ev.execute_after_iteration(trace.note("execute")).unwrap_err().into_inner(),
+            ev.lazy_execute(trace.note("execute"))
+                .unwrap_err()
+                .into_inner(),
+            ev.execute_after_iteration(trace.note("execute"))
+                .unwrap_err()
+                .into_inner(),
         ] {
             assert_eq!(trace.take(), [""; 0]);
             refused();
@@ -241,10 +262,16 @@ fn spawn_keyed_sends_a_key_to_the_same_loop_for_ever() {
         let rounds = [(); 3].map(homes);
         assert_eq!(rounds[0], rounds[1]);
         assert_eq!(rounds[1], rounds[2]);
-        assert!(rounds[0].iter().any(|&home| home != rounds[0][0]), "keys are spread");
+        assert!(
+            rounds[0].iter().any(|&home| home != rounds[0][0]),
+            "keys are spread"
+        );
         // Equal keys of different types agree, as in a map.
         let text = block_on(group.spawn_keyed("user", here())).unwrap();
-        assert_eq!(block_on(group.spawn_keyed(&"user".to_owned(), here())).unwrap(), text);
+        assert_eq!(
+            block_on(group.spawn_keyed(&"user".to_owned(), here())).unwrap(),
+            text
+        );
     });
 }
 
@@ -279,7 +306,10 @@ fn free_spawn_in_block_on_uses_that_group_and_the_innermost_one() {
             });
             assert_eq!(loopgroup::spawn(here()).await.unwrap(), home(&outer));
         });
-        assert!(loopgroup::try_spawn(async {}).is_err(), "the context is gone");
+        assert!(
+            loopgroup::try_spawn(async {}).is_err(),
+            "the context is gone"
+        );
     });
 }
 
@@ -287,15 +317,27 @@ fn free_spawn_in_block_on_uses_that_group_and_the_innermost_one() {
 fn free_functions_without_a_context_panic_and_say_what_is_missing() {
     within(|| {
         let text = panic_of(|| loopgroup::spawn(async {}));
-        assert!(text.starts_with("loopgroup::spawn needs an event loop around it"), "{text}");
+        assert!(
+            text.starts_with("loopgroup::spawn needs an event loop around it"),
+            "{text}"
+        );
         assert!(text.contains("group.spawn"), "{text}");
         let text = panic_of(|| spawn_local(async {}));
-        assert!(text.starts_with("loopgroup::spawn_local needs an event loop"), "{text}");
+        assert!(
+            text.starts_with("loopgroup::spawn_local needs an event loop"),
+            "{text}"
+        );
         let text = panic_of(loopgroup::shutdown_requested);
-        assert!(text.starts_with("loopgroup::shutdown_requested needs an event loop"), "{text}");
+        assert!(
+            text.starts_with("loopgroup::shutdown_requested needs an event loop"),
+            "{text}"
+        );
         let group = group(1);
         let text = group.block_on(async { panic_of(|| spawn_local(async {})) });
-        assert!(text.contains("(but for spawn_local) inside group.block_on"), "{text}");
+        assert!(
+            text.contains("(but for spawn_local) inside group.block_on"),
+            "{text}"
+        );
     });
 }
 
@@ -318,7 +360,11 @@ fn try_functions_without_a_context_hand_the_future_back() {
     within(|| {
         let rejected = loopgroup::try_spawn(async { 1 }).unwrap_err();
         assert_eq!(rejected.reason(), RejectReason::NoContext);
-        assert!(rejected.to_string().contains("this thread is not an event loop"));
+        assert!(
+            rejected
+                .to_string()
+                .contains("this thread is not an event loop")
+        );
         assert_eq!(block_on(rejected.into_inner()), 1);
         let local = Rc::new(2);
         let rejected = try_spawn_local(async move { *local }).unwrap_err();
@@ -385,12 +431,27 @@ fn blocking_on_a_loop_thread_is_refused_with_the_name_of_the_loop() {
         });
         let texts = block_on(texts).unwrap();
         for text in &texts {
-            assert!(text.contains("was called on the thread of event loop 1"), "{text}");
+            assert!(
+                text.contains("was called on the thread of event loop 1"),
+                "{text}"
+            );
             assert!(text.contains("Await the future instead"), "{text}");
         }
-        assert!(texts[1].starts_with("EventLoopGroup::block_on"), "{}", texts[1]);
-        assert!(texts[2].starts_with("TerminationFuture::wait"), "{}", texts[2]);
-        assert_eq!(block_on(one.spawn_on(1, here())).unwrap(), Some(1), "the loop lives");
+        assert!(
+            texts[1].starts_with("EventLoopGroup::block_on"),
+            "{}",
+            texts[1]
+        );
+        assert!(
+            texts[2].starts_with("TerminationFuture::wait"),
+            "{}",
+            texts[2]
+        );
+        assert_eq!(
+            block_on(one.spawn_on(1, here())).unwrap(),
+            Some(1),
+            "the loop lives"
+        );
     });
 }
 
@@ -463,7 +524,11 @@ fn lazy_execute_does_not_wake_a_parked_loop_and_the_next_task_flushes_it_in_orde
     within(|| {
         for group in [
             group(2),
-            EventLoopGroup::builder().loops(2).without_io().build().unwrap(),
+            EventLoopGroup::builder()
+                .loops(2)
+                .without_io()
+                .build()
+                .unwrap(),
         ] {
             let (ev, other) = (&group.loops()[0], &group.loops()[1]);
             let trace = Trace::default();
@@ -522,11 +587,13 @@ fn execute_after_iteration_runs_once_after_the_tasks_of_its_iteration() {
         let trace = Trace::default();
         let release = stall(&ev);
         // From elsewhere: taken in with the two tasks that come after it.
-        ev.execute_after_iteration(trace.note("tail from elsewhere")).unwrap();
+        ev.execute_after_iteration(trace.note("tail from elsewhere"))
+            .unwrap();
         let (this, notes) = (ev.clone(), trace.clone());
         ev.execute(move || {
             // From a task: belongs to the iteration under way.
-            this.execute_after_iteration(notes.note("tail from a task")).unwrap();
+            this.execute_after_iteration(notes.note("tail from a task"))
+                .unwrap();
             this.execute(notes.note("third")).unwrap();
             notes.add("first");
         })
@@ -537,7 +604,13 @@ fn execute_after_iteration_runs_once_after_the_tasks_of_its_iteration() {
         flush(&ev);
         assert_eq!(
             trace.take(),
-            ["first", "second", "third", "tail from elsewhere", "tail from a task"]
+            [
+                "first",
+                "second",
+                "third",
+                "tail from elsewhere",
+                "tail from a task"
+            ]
         );
         assert_eq!(trace.take(), [""; 0], "once");
     });
@@ -720,7 +793,9 @@ fn pending_and_live_tasks_are_counted_exactly() {
         ev.lazy_execute(|| ()).unwrap();
         assert_eq!(counts(), (5, 1));
         release.open();
-        eventually("three tasks wait", || counts() == (0, 3) && door.waiting() == 3);
+        eventually("three tasks wait", || {
+            counts() == (0, 3) && door.waiting() == 3
+        });
         door.open();
         for handle in handles {
             block_on(handle).unwrap();
@@ -762,7 +837,11 @@ fn a_spawn_by_a_destructor_during_teardown_is_refused_and_the_end_comes() {
         let guard = on_drop(move || {
             let mut noted = noted.lock().unwrap();
             noted.push(try_spawn_local(async {}).map(drop).map_err(|r| r.reason()));
-            noted.push(loopgroup::try_spawn(async {}).map(drop).map_err(|r| r.reason()));
+            noted.push(
+                loopgroup::try_spawn(async {})
+                    .map(drop)
+                    .map_err(|r| r.reason()),
+            );
             noted.push(ev.dispatch(|| ()).map_err(|r| r.reason()));
             let handle = spawn_local(async {});
             assert!(handle.is_finished(), "refused");
@@ -774,7 +853,10 @@ fn a_spawn_by_a_destructor_during_teardown_is_refused_and_the_end_comes() {
         eventually("the task waits", || door.waiting() == 1);
         let report = group.shutdown_now().wait();
         assert_eq!(*reasons.lock().unwrap(), [Err(RejectReason::ShutDown); 3]);
-        assert_eq!((report.accepted(), report.cancelled(), report.rejected()), (1, 1, 4));
+        assert_eq!(
+            (report.accepted(), report.cancelled(), report.rejected()),
+            (1, 1, 4)
+        );
     });
 }
 

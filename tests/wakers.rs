@@ -32,7 +32,11 @@ impl Beacon {
             let ready = state.ready.load(Ordering::SeqCst);
             // Counted last: who sees the count may set `ready` for the next poll.
             state.polls.fetch_add(1, Ordering::SeqCst);
-            if ready { Poll::Ready(()) } else { Poll::Pending }
+            if ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
     }
 
@@ -180,7 +184,11 @@ fn wakes_during_the_own_poll_are_one_poll_more() {
         }));
         eventually("the second poll", || polls.load(Ordering::SeqCst) == 2);
         flush(group.next());
-        assert_eq!(polls.load(Ordering::SeqCst), 2, "no third poll without a wake");
+        assert_eq!(
+            polls.load(Ordering::SeqCst),
+            2,
+            "no third poll without a wake"
+        );
         handle.abort();
     });
 }
@@ -247,7 +255,10 @@ fn a_detached_task_without_wakers_lives_until_its_loop_ends() {
         let log = Log::new();
         drop(group.spawn(Probe::new(&log, std::future::pending::<()>())));
         flush(group.next());
-        assert_eq!((log.polls(), log.drops(), group.next().live_tasks()), (1, 0, 1));
+        assert_eq!(
+            (log.polls(), log.drops(), group.next().live_tasks()),
+            (1, 0, 1)
+        );
         let home = thread_of(group.next());
         assert_eq!(group.shutdown_now().wait().cancelled(), 1);
         log.assert_home(home);
@@ -468,11 +479,14 @@ fn a_wake_from_the_drop_of_a_foreign_waker_arrives() {
         let fired = Arc::new(AtomicUsize::new(0));
         let awaiter = Waker::from(Arc::new(WakeOnDrop(two.waker(), Arc::clone(&fired))));
         two.set_ready();
-        let waiting =
-            std::pin::Pin::new(&mut first).poll(&mut Context::from_waker(&awaiter));
+        let waiting = std::pin::Pin::new(&mut first).poll(&mut Context::from_waker(&awaiter));
         assert!(waiting.is_pending());
         drop(awaiter);
-        assert_eq!(fired.load(Ordering::SeqCst), 0, "the task holds its awaiter");
+        assert_eq!(
+            fired.load(Ordering::SeqCst),
+            0,
+            "the task holds its awaiter"
+        );
         one.set_ready();
         one.waker().wake();
         block_on(second).unwrap();
