@@ -169,8 +169,11 @@ pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
 }
 
 fn print(panic: &TaskPanic<'_>) {
-    // eprintln! panics when stderr is closed; that is no reason to end a loop.
-    if let Err(payload) = contain(|| eprintln!("loopgroup: {panic}")) {
+    // One write, so that the line stays one. eprint! panics when stderr is closed; that is no reason
+    // to end a loop.
+    let line = format!("loopgroup: {panic}
+");
+    if let Err(payload) = contain(|| eprint!("{line}")) {
         discard(payload);
     }
 }

@@ -47,7 +47,9 @@ impl Drop for LoopGuard {
 
 /// Makes `group` the group of this thread, until the guard is dropped.
 pub(crate) fn enter_group(group: &EventLoopGroup) -> GroupGuard {
-    ENTERED.with(|entered| entered.borrow_mut().push(group.clone()));
+    // While thread-locals are destroyed the future runs without a context rather than not at all.
+    let group = group.clone();
+    let _ = ENTERED.try_with(|entered| entered.borrow_mut().push(group));
     GroupGuard(())
 }
 

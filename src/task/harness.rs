@@ -180,6 +180,11 @@ impl<T> Outcome<T> {
             }
         }
     }
+
+    /// Hands out the value, for one who does not want to hear of a panic: that is reported.
+    pub(crate) fn value_or_report(mut self) -> Option<T> {
+        self.0.take().and_then(Result::ok)
+    }
 }
 
 impl<T> Drop for Outcome<T> {

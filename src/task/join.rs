@@ -92,30 +92,30 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the task and waits until its future is really dropped.
     ///
-    /// Resolves to the result if the task completed first, else to `None`. Dropping the returned
-    /// future does not take the cancellation back.
-    pub async fn cancel(mut self) -> Option<T> {
-        let outcome = match std::mem::replace(&mut self.0, Repr::Done) {
-            Repr::Loop(task) => {
-                Shielded {
-                    future: task.cancel(),
+    /// Resolves to the result if the task completed first, else to `None`; a panic that came first is
+    /// reported, for nobody joins it. Dropping the returned future does not take the cancellation
+    /// back.
+    pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
+        // Taken out here, not in the future: async-task's own handle cancels when it is dropped, so
+        // the cancellation stands also if the future is dropped before its first poll.
+        let repr = std::mem::replace(&mut self.0, Repr::Done);
+        async move {
+            let outcome = match repr {
+                Repr::Loop(task) => {
+                    Shielded {
+                        future: task.cancel(),
+                    }
+                    .await
                 }
-                .await
-            }
-            Repr::Blocking(job) => {
-                Shielded {
-                    future: job.cancel(),
+                Repr::Blocking(job) => {
+                    Shielded {
+                        future: job.cancel(),
+                    }
+                    .await
                 }
-                .await
-            }
-            Repr::Refused(_) | Repr::Done => None,
-        };
-        match outcome?.join() {
-            Ok(value) => Some(value),
-            Err((payload, _)) => {
-                discard(payload);
-                None
-            }
+                Repr::Refused(_) | Repr::Done => None,
+            };
+            outcome?.value_or_report()
         }
     }
 }
