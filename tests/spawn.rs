@@ -567,6 +567,28 @@ fn a_lazy_closure_is_not_lost_at_shutdown() {
 }
 
 #[test]
+fn a_queue_full_of_lazy_closures_does_not_refuse_for_ever() {
+    within(|| {
+        let builder = EventLoopGroup::builder().loops(2).max_pending_tasks(2);
+        let group = builder.build().unwrap();
+        let (ev, other) = (&group.loops()[0], &group.loops()[1]);
+        for _ in 0..20 {
+            flush(ev);
+            // Most likely the loop has parked by now; if it has not, there is nothing to see.
+            (0..20).for_each(|_| flush(other));
+            let trace = Trace::default();
+            ev.lazy_execute(trace.note("one")).unwrap();
+            ev.lazy_execute(trace.note("two")).unwrap();
+            eventually("somebody gets in", || {
+                ev.execute(trace.note("three")).is_ok()
+            });
+            eventually("all have run", || trace.0.lock().unwrap().len() == 3);
+            assert_eq!(trace.take(), ["one", "two", "three"]);
+        }
+    });
+}
+
+#[test]
 fn lazy_execute_on_the_loop_itself_runs_before_the_loop_parks() {
     within(|| {
         let group = group(1);

@@ -117,7 +117,8 @@ fn many_wakes_before_the_poll_are_one_poll() {
             let waker = beacon.waker();
             let release = stall(group.next());
             waker.wake_by_ref();
-            waker.clone().wake();
+            let copy = waker.clone();
+            copy.wake();
             waker.wake_by_ref();
             waker.wake();
             release.open();
@@ -174,7 +175,8 @@ fn wakes_during_the_own_poll_are_one_poll_more() {
             match count.fetch_add(1, Ordering::SeqCst) {
                 0 => {
                     cx.waker().wake_by_ref();
-                    cx.waker().clone().wake();
+                    let copy = cx.waker().clone();
+                    copy.wake();
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
