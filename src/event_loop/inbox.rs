@@ -145,16 +145,30 @@ impl<T, N> Inbox<T, N> {
         self.delivered(&state, urgency)
     }
 
+    /// Asks a sleeping loop to look at what is inside: lazy items may be all there is, and while
+    /// they fill the loop's bound nothing that would ring gets in.
+    #[cold]
+    pub(crate) fn hurry(&self) -> Ring {
+        let _state = self.state.lock();
+        self.take_duty()
+    }
+
     /// Tells the loop, with the lock held, that something is inside.
     fn delivered(&self, state: &State<T, N>, urgency: Urgency) -> Ring {
         // Release pairs with the Acquire in `drain`; the lock that follows there orders the rest.
         self.mail.store(true, Ordering::Release);
-        let urgent = match urgency {
-            Urgency::Now => true,
-            Urgency::By(deadline) => state.wakes_at.is_none_or(|wakes_at| deadline < wakes_at),
-            Urgency::Lazy => false,
-        };
-        if urgent && self.sleeping.load(Ordering::Relaxed) {
+        match urgency {
+            Urgency::Now => self.take_duty(),
+            Urgency::By(deadline) if state.wakes_at.is_none_or(|wakes_at| deadline < wakes_at) => {
+                self.take_duty()
+            }
+            Urgency::By(_) | Urgency::Lazy => Ring::NotNeeded,
+        }
+    }
+
+    /// Takes the duty to ring, with the lock held, if the loop sleeps.
+    fn take_duty(&self) -> Ring {
+        if self.sleeping.load(Ordering::Relaxed) {
             self.sleeping.store(false, Ordering::Relaxed);
             Ring::Needed
         } else {
@@ -312,6 +326,17 @@ mod tests {
         drain(&inbox);
         assert!(inbox.try_sleep(None), "it sleeps without end now");
         assert_eq!(push(Urgency::By(at(1000))), Some(Ring::Needed));
+    }
+
+    #[test]
+    fn a_loop_that_sleeps_over_lazy_items_is_hurried_once() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert_eq!(inbox.hurry(), Ring::NotNeeded, "it is awake");
+        assert!(inbox.try_sleep(None));
+        let lazy = inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1);
+        assert_eq!(lazy, Some(Ring::NotNeeded));
+        assert_eq!(inbox.hurry(), Ring::Needed);
+        assert_eq!(inbox.hurry(), Ring::NotNeeded);
     }
 
     #[test]

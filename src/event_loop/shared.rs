@@ -82,6 +82,8 @@ impl Shared {
             if self.state.get().is_shutdown() {
                 return Err(RejectReason::ShutDown);
             }
+            // What fills the queue may be lazy closures that nobody has rung for.
+            self.answer(self.inbox.hurry());
             attempt += 1;
             if !self.may_retry(attempt) {
                 return Err(RejectReason::QueueFull);
@@ -100,7 +102,6 @@ impl Shared {
                 if attempt > retries || context::is_loop() {
                     return false;
                 }
-                self.answer(Ring::Needed);
                 std::thread::sleep(interval);
                 true
             }
