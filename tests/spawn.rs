@@ -532,21 +532,21 @@ fn lazy_execute_does_not_wake_a_parked_loop_and_the_next_task_flushes_it_in_orde
         ] {
             let (ev, other) = (&group.loops()[0], &group.loops()[1]);
             let trace = Trace::default();
-            // Nobody announces that a loop has parked, so this may need another try.
-            eventually("a lazy closure stays where it is", || {
+            // Nobody announces that a loop has parked, so now and then it may still be awake.
+            let stayed = (0..10).filter(|_| {
                 flush(ev);
-                trace.take();
-                (0..50).for_each(|_| flush(other));
+                (0..20).for_each(|_| flush(other));
                 ev.lazy_execute(trace.note("one")).unwrap();
                 ev.lazy_execute(trace.note("two")).unwrap();
                 // Time enough for a loop that was woken.
-                (0..200).for_each(|_| flush(other));
-                trace.0.lock().unwrap().is_empty()
+                (0..60).for_each(|_| flush(other));
+                let stayed = trace.0.lock().unwrap().is_empty();
+                ev.execute(trace.note("three")).unwrap();
+                flush(ev);
+                assert_eq!(trace.take(), ["one", "two", "three"]);
+                stayed
             });
-            assert_eq!(ev.pending_tasks(), 2);
-            ev.execute(trace.note("three")).unwrap();
-            flush(ev);
-            assert_eq!(trace.take(), ["one", "two", "three"]);
+            assert!(stayed.count() >= 5, "a parked loop was woken");
         }
     });
 }
