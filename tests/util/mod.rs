@@ -235,3 +235,27 @@ pub fn in_child(test: &str) -> std::process::Output {
 pub fn is_child() -> bool {
     std::env::var_os("LOOPGROUP_CHILD").is_some()
 }
+
+/// Runs a test body in a process of its own: for figures of the whole process (threads,
+/// descriptors) and for failures that would take the process along.
+///
+/// `test` is the name of the calling test.
+#[track_caller]
+pub fn alone(test: &str, body: impl FnOnce() + Send + 'static) {
+    if is_child() {
+        return within(body);
+    }
+    let output = in_child(test);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{test}: {}\n{text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// How many entries a directory has: `/proc/self/task` for threads, `/proc/self/fd` for descriptors.
+pub fn entries(directory: &str) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
