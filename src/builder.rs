@@ -251,8 +251,12 @@ impl Builder {
     /// loop could not be made; the loops before it are closed again.
     pub fn build(self) -> io::Result<EventLoopGroup> {
         let loops = self.validate()?;
+        let mut drivers = Vec::new();
+        if drivers.try_reserve_exact(loops).is_err() {
+            let text = format!("{loops} are more than fit in memory");
+            return Err(invalid("loops", &text));
+        }
         let thread_names = self.thread_names(loops)?;
-        let mut drivers = Vec::with_capacity(loops);
         for index in 0..loops {
             drivers.push(if self.io {
                 Driver::with_io().map_err(|error| loop_error(index, loops, &error))?

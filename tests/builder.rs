@@ -49,15 +49,12 @@ fn zero_loops_are_refused() {
 
 #[test]
 fn an_absurd_number_of_loops_is_an_error_and_no_abort() {
-    alone(
-        "an_absurd_number_of_loops_is_an_error_and_no_abort",
-        || {
-            for loops in [usize::MAX, usize::MAX / 2, 1 << 45] {
-                assert_names(builder().loops(loops), "loops");
-                assert_names(builder().loops(loops).without_io(), "loops");
-            }
-        },
-    );
+    alone("an_absurd_number_of_loops_is_an_error_and_no_abort", || {
+        for loops in [usize::MAX, usize::MAX / 2, 1 << 45] {
+            assert_names(builder().loops(loops), "loops");
+            assert_names(builder().loops(loops).without_io(), "loops");
+        }
+    });
 }
 
 #[test]
@@ -171,12 +168,7 @@ fn default_names_tell_groups_and_loops_apart() {
 fn the_system_shows_the_first_15_bytes_of_a_name() {
     within(|| {
         // The last one is cut inside a character of two bytes.
-        let names = [
-            "a",
-            "fifteen bytes..",
-            "sixteen bytes...",
-            "üüüüüüüüü",
-        ];
+        let names = ["a", "fifteen bytes..", "sixteen bytes...", "üüüüüüüüü"];
         let group = builder()
             .loops(names.len())
             .thread_name(move |i| names[i])
@@ -244,7 +236,10 @@ fn a_loop_that_cannot_be_made_is_named_and_the_ones_before_it_are_closed() {
                 rlim_max: 0,
             };
             // SAFETY: the pointer is to a live rlimit for the whole call.
-            assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+            assert_eq!(
+                unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
+                0
+            );
             limit.rlim_cur = before as libc::rlim_t + 9;
             // SAFETY: as above.
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);

@@ -206,9 +206,7 @@ fn a_loop_thread_that_runs_on_a_loop_is_a_failed_start() {
     within(|| {
         let other = EventLoopGroup::new(1).unwrap();
         let ev = other.next().clone();
-        let group = failing_once(move |lt| {
-            ev.execute(move || lt.run()).map_err(io::Error::from)
-        });
+        let group = failing_once(move |lt| ev.execute(move || lt.run()).map_err(io::Error::from));
         assert_usable_after_failure(&group, io::ErrorKind::Other);
         let report = other.shutdown_now().wait();
         assert_eq!(report.completed(), 1, "the other loop lives on");
@@ -318,22 +316,25 @@ fn a_failed_start_of_one_loop_is_named_and_the_others_stay() {
 
 #[test]
 fn a_stack_that_the_system_refuses_is_a_refused_submission() {
-    alone("a_stack_that_the_system_refuses_is_a_refused_submission", || {
-        for bytes in [1 << 60, usize::MAX / 2, usize::MAX - 1, usize::MAX] {
-            let group = EventLoopGroup::builder().loops(1).thread_stack_size(bytes);
-            let group = group.build().unwrap();
-            for _ in 0..2 {
-                let rejected = group.try_spawn(async { 1 }).unwrap_err();
-                let reason = rejected.reason();
-                assert!(matches!(reason, RejectReason::ThreadStart(_)), "{reason}");
-                assert_eq!(block_on(rejected.into_inner()), 1);
+    alone(
+        "a_stack_that_the_system_refuses_is_a_refused_submission",
+        || {
+            for bytes in [1 << 60, usize::MAX / 2, usize::MAX - 1, usize::MAX] {
+                let group = EventLoopGroup::builder().loops(1).thread_stack_size(bytes);
+                let group = group.build().unwrap();
+                for _ in 0..2 {
+                    let rejected = group.try_spawn(async { 1 }).unwrap_err();
+                    let reason = rejected.reason();
+                    assert!(matches!(reason, RejectReason::ThreadStart(_)), "{reason}");
+                    assert_eq!(block_on(rejected.into_inner()), 1);
+                }
+                assert!(group.start().unwrap_err().to_string().contains("loop 0"));
+                let report = group.shutdown_now().wait();
+                assert_eq!((report.accepted(), report.rejected()), (0, 2));
+                assert!(!report.loops()[0].started());
             }
-            assert!(group.start().unwrap_err().to_string().contains("loop 0"));
-            let report = group.shutdown_now().wait();
-            assert_eq!((report.accepted(), report.rejected()), (0, 2));
-            assert!(!report.loops()[0].started());
-        }
-    });
+        },
+    );
 }
 
 #[test]
@@ -355,10 +356,7 @@ fn a_hook_of_a_loop_that_cannot_start_is_dropped_and_the_report_says_failed() {
                 let group = with_factory(1, fail);
                 let dropped = util::DropCount::new();
                 let guard = dropped.guard();
-                group
-                    .next()
-                    .add_shutdown_hook(move || drop(guard))
-                    .unwrap();
+                group.next().add_shutdown_hook(move || drop(guard)).unwrap();
                 let report = group.shutdown_now().wait();
                 assert_eq!(report.hooks_run(), 0);
                 assert_eq!(dropped.get(), 1);
@@ -554,7 +552,8 @@ fn a_thread_hook_may_submit_to_its_loop_and_comes_first() {
         let (group, _) = hooked(move |ev| {
             let log = Arc::clone(&log);
             let other = Arc::clone(&log);
-            ev.execute(move || log.lock().unwrap().push("remote")).unwrap();
+            ev.execute(move || log.lock().unwrap().push("remote"))
+                .unwrap();
             drop(loopgroup::spawn_local(async move {
                 other.lock().unwrap().push("local");
             }));
@@ -599,12 +598,18 @@ fn a_loop_whose_group_died_while_its_thread_started_still_ends() {
     within(|| {
         let (result, _, started) = orphan_while_starting(LoopThread::run);
         // With no quiet period the loop may be gone before the submission comes.
-        assert!(matches!(result, Ok(9) | Err(Some(RejectReason::ShutDown))), "{result:?}");
+        assert!(
+            matches!(result, Ok(9) | Err(Some(RejectReason::ShutDown))),
+            "{result:?}"
+        );
         assert!(started);
         let (result, cause, started) = orphan_while_starting(drop);
         let refused = result.unwrap_err().unwrap();
         assert!(
-            matches!(refused, RejectReason::ThreadStart(_) | RejectReason::ShutDown),
+            matches!(
+                refused,
+                RejectReason::ThreadStart(_) | RejectReason::ShutDown
+            ),
             "{refused}"
         );
         assert_eq!((cause, started), (Cause::Idle, false));

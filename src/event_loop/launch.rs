@@ -114,14 +114,16 @@ impl Seat {
             match *place {
                 Place::Taken => return Ok(None),
                 Place::Free(_) => {
-                    let starting = Place::Starting { by: this_thread };
+                    let starting = Place::Starting {
+                        by: Some(this_thread),
+                    };
                     match std::mem::replace(&mut *place, starting) {
                         Place::Free(driver) => return Ok(Some(driver)),
                         _ => unreachable!("it was free a line ago"),
                     }
                 }
                 // A factory that submits to the loop that it is starting would wait for itself.
-                Place::Starting { by } if by == this_thread => {
+                Place::Starting { by } if by == Some(this_thread) => {
                     return Err(RejectReason::ThreadStart(io::ErrorKind::Deadlock));
                 }
                 Place::Starting { .. } => {
@@ -142,6 +144,10 @@ impl Seat {
     fn await_promise(&self) -> Result<(), RejectReason> {
         let deadline = Instant::now() + PATIENCE;
         let mut place = self.place.lock();
+        // The factory has returned: this thread may wait for the start like any other.
+        if let Place::Starting { by } = &mut *place {
+            *by = None;
+        }
         loop {
             let kind = match *place {
                 Place::Taken => return Ok(()),

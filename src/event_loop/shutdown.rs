@@ -124,8 +124,18 @@ impl Shared {
 
     /// Ends a loop that never had a thread; starts one only if there are hooks to run.
     pub(crate) fn end_unstarted(self: &Arc<Shared>, core: &Arc<GroupCore>) {
-        if self.end_without_thread(core, None) {
-            return;
+        while !self.end_without_thread(core, None) {
+            // Taken, or being started: the new thread, or its failure, sees the request.
+            if !self.seat.is_free() {
+                return;
+            }
+            // A hook that was there a moment ago may have been removed: then look again.
+            if !self.hooks.is_empty() {
+                if let Err(reason) = self.ensure_started() {
+                    self.end_without_thread(core, Some(reason));
+                }
+                return;
+            }
         }
         // Taken, or being started: the new thread, or its failure, sees the request. Still free: it
         // had a hook a moment ago (and if that was taken back since, the thread has little to do).
