@@ -57,6 +57,8 @@ struct Inner {
     /// All threads.
     threads: usize,
     running: usize,
+    /// Who drops cancelled jobs at this moment, without the lock: the end waits for them.
+    cancelling: usize,
     control: Control,
     /// `Some` once the gate is closed.
     cause: Option<Cause>,
@@ -86,6 +88,7 @@ impl Pool {
                 arriving: 0,
                 threads: 0,
                 running: 0,
+                cancelling: 0,
                 control: Control::default(),
                 cause: None,
                 error: None,
@@ -151,7 +154,7 @@ impl Pool {
             let doomed = self.look(&mut inner);
             if inner.cause.is_some() {
                 drop(inner);
-                drop(doomed);
+                self.cancel(doomed);
                 return Err(RejectReason::ShutDown);
             }
             if inner.queue.len() < inner.idle + inner.arriving {
@@ -177,9 +180,12 @@ impl Pool {
     /// Starts a thread, with the lock held: it counts from here on and waits for the lock first.
     fn start_thread(self: &Arc<Pool>, inner: &mut Inner) -> io::Result<()> {
         let pool = Arc::clone(self);
+        let slot = Arc::new(Mutex::new(None));
+        let own = Arc::clone(&slot);
         let handle = thread::Builder::new()
             .name("loop-blocking".to_owned())
-            .spawn(move || pool.work())?;
+            .spawn(move || pool.work(&own))?;
+        *slot.lock() = Some(handle);
         self.state.advance(State::Started);
         inner.ever_started = true;
         inner.threads += 1;
@@ -189,10 +195,18 @@ impl Pool {
     }
 
     /// The life of a thread.
-    fn work(self: Arc<Pool>) {
+    fn work(self: Arc<Pool>, slot: &ThreadSlot) {
         let mut inner = self.inner.lock();
         inner.arriving -= 1;
         loop {
+            // Before every job: one that has not begun at the timeout does not begin any more.
+            let look;
+            (inner, look) = self.look_and_cancel(inner);
+            let (deadline, retire) = match look {
+                Look::Open => (Instant::now().checked_add(KEEP_ALIVE), true),
+                Look::ShuttingDown(deadline) => (deadline, false),
+                Look::Closed => break,
+            };
             if let Some(runnable) = inner.queue.pop_front() {
                 inner.running += 1;
                 drop(inner);
@@ -203,34 +217,24 @@ impl Pool {
                 inner.last_activity = Instant::now();
                 continue;
             }
-            let (deadline, retire) = match self.look_and_cancel(inner) {
-                (guard, Look::Open) => {
-                    inner = guard;
-                    (Instant::now().checked_add(KEEP_ALIVE), true)
-                }
-                (guard, Look::ShuttingDown(deadline)) => {
-                    inner = guard;
-                    (deadline, false)
-                }
-                (guard, Look::Closed) => {
-                    inner = guard;
-                    break;
-                }
-            };
-            if !inner.queue.is_empty() {
-                continue;
-            }
             inner.idle += 1;
             let timed_out;
             (inner, timed_out) = self.wait(inner, deadline);
             inner.idle -= 1;
-            if retire && timed_out && inner.queue.is_empty() && inner.cause.is_none() {
+            // A shutdown that was requested meanwhile counts on this thread.
+            let requested = inner.control.is_requested();
+            if retire && timed_out && inner.queue.is_empty() && !requested {
                 break;
             }
         }
         inner.threads -= 1;
-        let last = inner.threads == 0 && inner.cause.is_some();
+        let retired = inner.cause.is_none();
+        let last = inner.is_over();
         drop(inner);
+        if retired {
+            // Nobody will join it: without this its stack would stay for the group's life.
+            self.termination.disown(slot);
+        }
         if last {
             self.report();
         }
@@ -260,7 +264,7 @@ impl Pool {
         let doomed = self.look(&mut inner);
         if !doomed.is_empty() {
             drop(inner);
-            drop(doomed);
+            self.cancel(doomed);
             inner = self.inner.lock();
         }
         let look = if inner.cause.is_some() {
@@ -286,8 +290,8 @@ impl Pool {
         (inner, look)
     }
 
-    /// Closes the gate if the terms say so; returns the jobs that are cancelled by it, to be dropped
-    /// once the lock is gone: their destructors are user code.
+    /// Closes the gate if the terms say so; returns the jobs that are cancelled by it, for
+    /// [`Pool::cancel`] once the lock is gone.
     fn look(&self, inner: &mut Inner) -> VecDeque<Runnable> {
         if inner.cause.is_some() {
             return VecDeque::new();
@@ -298,7 +302,25 @@ impl Pool {
         inner.cause = Some(cause);
         self.state.advance(State::Shutdown);
         self.changed.notify_all();
+        if !inner.queue.is_empty() {
+            inner.cancelling += 1;
+        }
         std::mem::take(&mut inner.queue)
+    }
+
+    /// Drops cancelled jobs, without the lock: their destructors are user code.
+    fn cancel(&self, doomed: VecDeque<Runnable>) {
+        if doomed.is_empty() {
+            return;
+        }
+        drop(doomed);
+        let mut inner = self.inner.lock();
+        inner.cancelling -= 1;
+        let last = inner.is_over();
+        drop(inner);
+        if last {
+            self.report();
+        }
     }
 
     /// Notes that nobody can submit any more.
@@ -328,9 +350,9 @@ impl Pool {
                 self.state.advance(State::Shutdown);
             }
         }
-        let ended = inner.threads == 0;
+        let ended = inner.is_over();
         drop(inner);
-        drop(doomed);
+        self.cancel(doomed);
         self.changed.notify_all();
         if ended {
             self.report();
@@ -362,6 +384,11 @@ impl Pool {
 }
 
 impl Inner {
+    /// Whether the last one has left and every job is accounted for.
+    fn is_over(&self) -> bool {
+        self.cause.is_some() && self.threads == 0 && self.cancelling == 0
+    }
+
     fn is_at_rest(&self) -> bool {
         self.running == 0 && self.queue.is_empty()
     }
