@@ -236,13 +236,11 @@ fn a_loop_that_cannot_be_made_is_named_and_the_ones_before_it_are_closed() {
                 rlim_max: 0,
             };
             // SAFETY: the pointer is to a live rlimit for the whole call.
-            assert_eq!(
-                unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
-                0
-            );
+            let got = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
             limit.rlim_cur = before as libc::rlim_t + 9;
             // SAFETY: as above.
-            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+            let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+            assert_eq!((got, set), (0, 0));
             let error = EventLoopGroup::new(64).unwrap_err();
             assert_eq!(error.raw_os_error(), None, "it has a text of its own");
             let text = error.to_string();
