@@ -30,7 +30,8 @@ use crate::task::join::JoinHandle;
 /// # Errors
 ///
 /// What the system says when it cannot make a selector; `Deadlock` on a thread that is a loop
-/// already; `Interrupted` if the loop was shut down before the future was done.
+/// already; `Interrupted` if the loop was shut down before the future was done; `Other` in the
+/// destructor of a thread-local.
 ///
 /// # Panics
 ///
@@ -63,6 +64,12 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
             io::ErrorKind::Deadlock,
             "loopgroup::run was called on the thread of an event loop: \
              await the future there, or call run on a thread of its own",
+        ));
+    }
+    if !context::may_be_loop() {
+        return Err(io::Error::other(
+            "loopgroup::run was called while the thread-locals of its thread are destroyed: \
+             it is too late to become a loop",
         ));
     }
     let group = Builder::new().loops(1).build()?;
@@ -175,7 +182,13 @@ where
     match try_spawn_local(future) {
         Ok(handle) => handle,
         Err(rejected) if rejected.reason() == RejectReason::NoContext => no_context("spawn_local"),
-        Err(rejected) => JoinHandle::refused(rejected.reason()),
+        Err(rejected) => {
+            let reason = rejected.reason();
+            context::with_local(|local| Arc::clone(&local.shared))
+                .expect("only a loop refuses for another reason than NoContext")
+                .drop_refused(rejected.into_inner(), Location::caller());
+            JoinHandle::refused(reason)
+        }
     }
 }
 

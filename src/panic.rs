@@ -171,8 +171,10 @@ pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
 fn print(panic: &TaskPanic<'_>) {
     // One write, so that the line stays one. eprint! panics when stderr is closed; that is no reason
     // to end a loop.
-    let line = format!("loopgroup: {panic}
-");
+    let line = format!(
+        "loopgroup: {panic}
+"
+    );
     if let Err(payload) = contain(|| eprint!("{line}")) {
         discard(payload);
     }

@@ -12,58 +12,27 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::block_on::refuse_on_loop;
+use crate::event_loop::context;
 use crate::panic::{PanicHandler, PanicSite, TaskPanic, contain, discard, report};
 use crate::report::{LoopReport, TerminationReport};
 use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::waiters::Waiters;
 
 /// The thread of a loop, once it is started; shared by the loop's and the group's termination.
-#[derive(Debug, Default)]
-pub(crate) struct ThreadSlot {
-    /// Locked for the whole join, so that every waiter returns after it.
-    pub(crate) handle: Mutex<Option<JoinHandle<()>>>,
-    /// Noted by the thread itself: to be read while somebody joins it.
-    id: Mutex<Option<ThreadId>>,
-}
-
-impl ThreadSlot {
-    /// The slot of a thread that runs already.
-    pub(crate) fn of(thread: JoinHandle<()>) -> ThreadSlot {
-        ThreadSlot {
-            id: Mutex::new(Some(thread.thread().id())),
-            handle: Mutex::new(Some(thread)),
-        }
-    }
-
-    /// Notes that the calling thread is the one.
-    pub(crate) fn enter(&self) {
-        *self.id.lock() = Some(std::thread::current().id());
-    }
-
-    fn join(&self) {
-        // A thread-local destructor of the loop's own thread cannot wait for its own end, nor for
-        // another thread that does.
-        if *self.id.lock() == Some(std::thread::current().id()) {
-            return;
-        }
-        let mut handle = self.handle.lock();
-        if let Some(thread) = handle.take() {
-            // A loop contains every panic; one in a thread-local destructor is not ours.
-            drop(thread.join());
-        }
-    }
-}
+///
+/// Locked for the whole join, so that every waiter returns after it.
+pub(crate) type ThreadSlot = Arc<Mutex<Option<JoinHandle<()>>>>;
 
 /// The state that all futures of one group or loop share.
 pub(crate) struct Termination {
     state: Mutex<State>,
     ended: Condvar,
     /// Threads to join.
-    threads: Mutex<Vec<Arc<ThreadSlot>>>,
+    threads: Mutex<Vec<ThreadSlot>>,
     /// Submissions that were refused before a loop was chosen.
     strays: Arc<AtomicU64>,
     on_panic: Option<Arc<PanicHandler>>,
@@ -125,12 +94,12 @@ impl Termination {
     }
 
     /// Keeps a thread to be joined by [`TerminationFuture::wait`].
-    pub(crate) fn adopt(&self, thread: Arc<ThreadSlot>) {
+    pub(crate) fn adopt(&self, thread: ThreadSlot) {
         self.threads.lock().push(thread);
     }
 
     /// Forgets a thread that did not come to be.
-    pub(crate) fn disown(&self, thread: &Arc<ThreadSlot>) {
+    pub(crate) fn disown(&self, thread: &ThreadSlot) {
         self.threads
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
@@ -208,9 +177,18 @@ impl TerminationFuture {
             .termination
             .wait(None)
             .expect("a wait without deadline ends with a report");
+        // A thread-local destructor of a loop's thread must join neither itself nor a sibling that
+        // does the same.
+        if context::is_leaving() {
+            return report;
+        }
         let threads = self.termination.threads.lock().clone();
         for slot in threads {
-            slot.join();
+            let mut slot = slot.lock();
+            if let Some(thread) = slot.take() {
+                // A loop contains every panic; one in a thread-local destructor is not ours.
+                drop(thread.join());
+            }
         }
         report
     }

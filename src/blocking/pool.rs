@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::blocking::WhenFull;
 use crate::blocking::job::{self, Runnable};
 use crate::error::{RejectReason, Rejected};
+use crate::event_loop::context;
 use crate::event_loop::counters::End;
 use crate::event_loop::shutdown::{Control, Request, Until};
 use crate::event_loop::state::{State, StateCell};
@@ -180,17 +181,20 @@ impl Pool {
     /// Starts a thread, with the lock held: it counts from here on and waits for the lock first.
     fn start_thread(self: &Arc<Pool>, inner: &mut Inner) -> io::Result<()> {
         let pool = Arc::clone(self);
-        let slot = Arc::new(Mutex::new(None));
+        let slot = ThreadSlot::default();
         let own = Arc::clone(&slot);
         let handle = thread::Builder::new()
             .name("loop-blocking".to_owned())
-            .spawn(move || pool.work(&own))?;
+            .spawn(move || {
+                pool.work(&own);
+                context::leave_thread();
+            })?;
         *slot.lock() = Some(handle);
         self.state.advance(State::Started);
         inner.ever_started = true;
         inner.threads += 1;
         inner.arriving += 1;
-        self.termination.adopt(Arc::new(ThreadSlot::of(handle)));
+        self.termination.adopt(slot);
         Ok(())
     }
 

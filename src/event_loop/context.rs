@@ -6,7 +6,7 @@
 //! - The cell is borrowed for a look or a push; who wants to call user code takes a clone of the `Rc`.
 //! - A thread inside `group.block_on` has a group but no loop; the loop, if there is one, wins.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::event_loop::local::Local;
@@ -18,6 +18,10 @@ use crate::task::Runnable;
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
     static ENTERED: RefCell<Vec<EventLoopGroup>> = const { RefCell::new(Vec::new()) };
+    /// Set once a thread that this crate started has nothing left but its thread-locals.
+    static LEAVING: Cell<bool> = const { Cell::new(false) };
+    /// The loop that has refused the task which is being dropped right now.
+    static REFUSED_BY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
 /// Makes this thread the loop's, until the guard is dropped.
@@ -45,12 +49,32 @@ impl Drop for LoopGuard {
     }
 }
 
+/// Whether this thread can become a loop: it is none, and its thread-locals are still there.
+pub(crate) fn may_be_loop() -> bool {
+    CURRENT
+        .try_with(|current| current.borrow().is_none())
+        .unwrap_or(false)
+}
+
 /// Makes `group` the group of this thread, until the guard is dropped.
-pub(crate) fn enter_group(group: &EventLoopGroup) -> GroupGuard {
-    // While thread-locals are destroyed the future runs without a context rather than not at all.
+///
+/// Returns `None` while thread-locals are destroyed: then there is no context.
+pub(crate) fn enter_group(group: &EventLoopGroup) -> Option<GroupGuard> {
     let group = group.clone();
-    let _ = ENTERED.try_with(|entered| entered.borrow_mut().push(group));
-    GroupGuard(())
+    ENTERED
+        .try_with(|entered| entered.borrow_mut().push(group))
+        .ok()
+        .map(GroupGuard)
+}
+
+/// Notes that this thread, which the crate has started, ends now.
+pub(crate) fn leave_thread() {
+    LEAVING.set(true);
+}
+
+/// Whether this thread is one of the crate's own and runs its last destructors.
+pub(crate) fn is_leaving() -> bool {
+    LEAVING.get()
 }
 
 /// Restores the group that was current before.
@@ -96,6 +120,26 @@ pub(crate) fn with_home<R>(shared: &Arc<Shared>, look: impl FnOnce(&Local) -> R)
 
 pub(crate) fn is_loop() -> bool {
     with_local(|_| ()).is_some()
+}
+
+/// Drops a task that `shared` has refused: it is not counted, and a panic of its destructor is
+/// `shared`'s to report.
+pub(crate) fn drop_refused(shared: &Arc<Shared>, runnable: Runnable) {
+    let set = |by| REFUSED_BY.try_with(|refused_by| refused_by.replace(by));
+    let outer = set(Some(Arc::clone(shared)));
+    // User code: the future's destructor, contained by the harness. Nothing is held.
+    drop(runnable);
+    if let Ok(outer) = outer {
+        drop(set(outer));
+    }
+}
+
+/// The loop that has refused the task which is being dropped right now.
+pub(crate) fn refused_by() -> Option<Arc<Shared>> {
+    REFUSED_BY
+        .try_with(|refused_by| refused_by.borrow().clone())
+        .ok()
+        .flatten()
 }
 
 /// Puts a woken task on the plain queue of its home, if this thread is its home.

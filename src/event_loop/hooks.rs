@@ -76,6 +76,10 @@ impl Hooks {
         list.waiting.pop_front().map(|(_, hook)| hook)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().waiting.is_empty()
+    }
+
     /// Refuses more.
     pub(crate) fn close(&self) {
         self.0.lock().closed = true;

@@ -114,16 +114,14 @@ impl Seat {
             match *place {
                 Place::Taken => return Ok(None),
                 Place::Free(_) => {
-                    let starting = Place::Starting {
-                        by: Some(this_thread),
-                    };
+                    let starting = Place::Starting { by: this_thread };
                     match std::mem::replace(&mut *place, starting) {
                         Place::Free(driver) => return Ok(Some(driver)),
                         _ => unreachable!("it was free a line ago"),
                     }
                 }
                 // A factory that submits to the loop that it is starting would wait for itself.
-                Place::Starting { by } if by == Some(this_thread) => {
+                Place::Starting { by } if by == this_thread => {
                     return Err(RejectReason::ThreadStart(io::ErrorKind::Deadlock));
                 }
                 Place::Starting { .. } => {
@@ -144,10 +142,6 @@ impl Seat {
     fn await_promise(&self) -> Result<(), RejectReason> {
         let deadline = Instant::now() + PATIENCE;
         let mut place = self.place.lock();
-        // The factory has returned: this thread may wait for the start like any other.
-        if let Place::Starting { by } = &mut *place {
-            *by = None;
-        }
         loop {
             let kind = match *place {
                 Place::Taken => return Ok(()),
@@ -227,15 +221,15 @@ impl Shared {
                 }
                 // The slot is adopted first and filled under its lock: who waits for the end of
                 // the loop finds the thread, however short its life.
-                let slot = Arc::new(ThreadSlot::default());
-                let own = Arc::clone(&slot);
-                let mut filling = slot.handle.lock();
+                let slot = ThreadSlot::default();
+                let mut filling = slot.lock();
                 core.termination.adopt(Arc::clone(&slot));
                 self.termination.adopt(Arc::clone(&slot));
-                match builder.spawn(move || {
-                    own.enter();
+                let body = move || {
                     thread.run();
-                }) {
+                    context::leave_thread();
+                };
+                match builder.spawn(body) {
                     Ok(handle) => {
                         *filling = Some(handle);
                         // The system has made the thread; it will get to `run`.
@@ -316,9 +310,10 @@ impl LoopThread {
 
     /// Turns this thread into the loop, and returns when the loop has ended.
     ///
-    /// On a thread that is a loop already this is a failed start, as if it were dropped.
+    /// On a thread that is a loop already, or whose thread-locals are being destroyed, this is a
+    /// failed start, as if it were dropped.
     pub fn run(mut self) {
-        if context::is_loop() {
+        if !context::may_be_loop() {
             return;
         }
         if let Some(parts) = self.parts.take() {

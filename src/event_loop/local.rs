@@ -46,8 +46,6 @@ pub(crate) struct Local {
     pub(crate) arena: RefCell<Arena>,
     /// Whether new tasks are let in.
     open: Cell<bool>,
-    /// Set while a refused task is dropped on this thread: it was never ours to count.
-    refusing: Cell<bool>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
 }
@@ -80,7 +78,6 @@ impl Local {
             live: RefCell::default(),
             arena: RefCell::default(),
             open: Cell::new(true),
-            refusing: Cell::new(false),
             polls: Cell::new(0),
         }
     }
@@ -221,13 +218,6 @@ impl Local {
         self.shared.inbox.refuse_new();
     }
 
-    /// Drops a task that was refused, without counting it.
-    pub(crate) fn drop_refused(&self, runnable: Runnable) {
-        let outer = self.refusing.replace(true);
-        drop(runnable);
-        self.refusing.set(outer);
-    }
-
     /// Notes that a task leaves the queue for the first time.
     pub(crate) fn begin(&self) {
         self.shared.counters.begin();
@@ -238,10 +228,8 @@ impl Local {
 
     /// Notes that a task is dropped that was never polled.
     pub(crate) fn dropped_unpolled(&self, end: End) {
-        if !self.refusing.get() {
-            self.begin();
-            self.shared.counters.end(end);
-        }
+        self.begin();
+        self.shared.counters.end(end);
     }
 
     pub(crate) fn enter_live(&self, waker: Waker) -> LiveKey {

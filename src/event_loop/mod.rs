@@ -141,6 +141,7 @@ impl EventLoop {
     {
         let location = Location::caller();
         if let Err(reason) = self.shared.admit() {
+            self.shared.drop_refused(future, location);
             return self.refuse(reason);
         }
         let (runnable, task) = task::new_send(&self.shared, future, location);

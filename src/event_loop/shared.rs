@@ -23,7 +23,7 @@ use crate::event_loop::launch::Seat;
 use crate::event_loop::shutdown::Control;
 use crate::event_loop::state::{State, StateCell};
 use crate::group::{GroupCore, Token};
-use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
+use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
 use crate::reactor::Doorbell;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 use crate::task::Runnable;
@@ -142,12 +142,16 @@ impl Shared {
             return Ok(());
         }
         let refused = runnable.expect("a refused task is not taken");
-        // User code: the future's destructor. Nothing is held.
-        match context::current() {
-            Some(local) => local.drop_refused(refused),
-            None => drop(refused),
-        }
+        context::drop_refused(self, refused);
         Err(RejectReason::ShutDown)
+    }
+
+    /// Drops a value that was refused before it became a task; its destructor is user code.
+    pub(crate) fn drop_refused<V>(&self, value: V, location: &'static Location<'static>) {
+        if let Err(payload) = contain_drop(value) {
+            self.report_panic(PanicSite::Destructor, &*payload, Some(location));
+            discard(payload);
+        }
     }
 
     /// Makes and queues an admitted task, or does not even make it.

@@ -129,19 +129,12 @@ impl Shared {
             if !self.seat.is_free() {
                 return;
             }
-            // A hook that was there a moment ago may have been removed: then look again.
+            // A hook that was there a moment ago may have been taken back: then look again.
             if !self.hooks.is_empty() {
-                if let Err(reason) = self.ensure_started() {
-                    self.end_without_thread(core, Some(reason));
-                }
+                // A failure ends the loop as well: `end_after_failure`.
+                let _ = self.ensure_started();
                 return;
             }
-        }
-        // Taken, or being started: the new thread, or its failure, sees the request. Still free: it
-        // had a hook a moment ago (and if that was taken back since, the thread has little to do).
-        if self.seat.is_free() {
-            // A failure ends the loop as well: `end_after_failure`.
-            let _ = self.ensure_started();
         }
     }
 

@@ -66,7 +66,9 @@ impl<F: Future> Harness<F> {
         let end = if dropped.is_err() { End::Panicked } else { end };
         let stage = std::mem::replace(this.stage, Stage::Ended);
         context::with_local(|local| match stage {
-            Stage::Fresh => local.dropped_unpolled(end),
+            // A refused task was never ours to count.
+            Stage::Fresh if context::refused_by().is_none() => local.dropped_unpolled(end),
+            Stage::Fresh => {}
             Stage::Running => local.shared.counters.end(end),
             Stage::Live(key) => {
                 local.leave_live(key);
@@ -139,15 +141,12 @@ impl<F: Future> Future for Harness<F> {
     }
 }
 
-/// Reports a panic through the loop of this thread.
+/// Reports a panic through the loop that refused the task, else through the loop of this thread.
 #[cold]
 fn report_here(site: PanicSite, payload: Payload, location: Option<&'static Location<'static>>) {
-    Shared::report_panic_of(
-        context::current().as_ref().map(|local| &*local.shared),
-        site,
-        &*payload,
-        location,
-    );
+    let shared =
+        context::refused_by().or_else(|| context::with_local(|local| Arc::clone(&local.shared)));
+    Shared::report_panic_of(shared.as_deref(), site, &*payload, location);
     discard(payload);
 }
 
