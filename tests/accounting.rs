@@ -1,0 +1,733 @@
+//! Whatever races with a shutdown, the figures add up and every future ends at home.
+//!
+//! `LOOPGROUP_SEED` replays one round, `LOOPGROUP_ROUNDS` scales the number of rounds.
+
+mod util;
+
+use std::any::Any;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use loopgroup::blocking::{BlockingGroup, WhenFull};
+use loopgroup::{
+    EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, TerminationReport, WaitStrategy,
+};
+use util::{poll_once, within};
+
+/// Rounds under one watchdog.
+const CHUNK: u64 = 100;
+/// Far beyond every round; only a hang reaches it.
+const LONG: Duration = Duration::from_secs(40);
+const PRODUCERS: u64 = 2;
+
+/// A small generator: the plan of a round comes from its seed alone.
+#[derive(Clone, Copy)]
+struct Rng(u64);
+
+impl Rng {
+    fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Lets other threads get ahead, by a random little.
+    fn dawdle(&mut self) {
+        for _ in 0..self.below(12) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Runs `rounds` rounds, or the one of `LOOPGROUP_SEED`; names the seed of the round that fails.
+fn rounds(rounds: u64, round: fn(u64)) {
+    let setting = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seeds: Vec<u64> = match setting("LOOPGROUP_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            (0..setting("LOOPGROUP_ROUNDS").map_or(rounds, |scale: u64| rounds * scale)).collect()
+        }
+    };
+    let current = Arc::new(AtomicU64::new(0));
+    for chunk in seeds.chunks(CHUNK as usize) {
+        let (chunk, at) = (chunk.to_vec(), Arc::clone(&current));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            within(move || {
+                for seed in chunk {
+                    at.store(seed, Ordering::SeqCst);
+                    round(seed);
+                }
+            });
+        }));
+        if let Err(payload) = result {
+            eprintln!(
+                "failed with LOOPGROUP_SEED={}",
+                current.load(Ordering::SeqCst)
+            );
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// Panics without the noise of the panic hook.
+fn blow_up() -> ! {
+    resume_unwind(Box::new("deliberate"))
+}
+
+/// Drops user data that may panic in its destructor.
+fn discard(value: impl Any) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(value)));
+}
+
+/// What a future or closure went through, told by itself.
+#[derive(Debug, Default)]
+struct Story {
+    polled_on: Vec<ThreadId>,
+    finished: bool,
+    panicked: bool,
+    dropped_on: Vec<ThreadId>,
+}
+
+type Tale = Arc<Mutex<Story>>;
+
+/// Travels inside a future or closure and writes its story.
+struct Witness {
+    tale: Tale,
+    panics_in_drop: bool,
+}
+
+impl Witness {
+    fn polled(&self) {
+        self.tale
+            .lock()
+            .unwrap()
+            .polled_on
+            .push(thread::current().id());
+    }
+
+    fn finish(&self, panic: bool) {
+        let mut story = self.tale.lock().unwrap();
+        story.finished = true;
+        story.panicked |= panic;
+        drop(story);
+        if panic {
+            blow_up();
+        }
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        let panic = self.panics_in_drop && !thread::panicking();
+        let mut story = self.tale.lock().unwrap();
+        story.dropped_on.push(thread::current().id());
+        story.panicked |= panic;
+        drop(story);
+        if panic {
+            blow_up();
+        }
+    }
+}
+
+/// What the submitter was told.
+enum Told {
+    /// A handle that has not been asked yet.
+    Handle(JoinHandle<()>),
+    Accepted,
+    Refused(RejectReason),
+    /// Nothing: the handle was dropped, aborted or cancelled by this thread, which is no loop. A
+    /// refused future is dropped by its submitter, an accepted one never is.
+    Nothing(ThreadId),
+}
+
+struct Item {
+    told: Told,
+    tale: Tale,
+    home: Option<usize>,
+}
+
+/// What all threads of a round share.
+struct Round {
+    loops: Vec<EventLoop>,
+    homes: Arc<Mutex<Vec<Option<ThreadId>>>>,
+    items: Mutex<Vec<Item>>,
+    wakers: Mutex<Vec<Waker>>,
+    over: AtomicBool,
+    /// Whether a task may wait for ever: not if the round's end waits for it.
+    may_hang: bool,
+}
+
+/// How a task gets from one poll to the next.
+#[derive(Clone, Copy)]
+enum Pace {
+    Yields,
+    Foreign,
+    Never,
+}
+
+/// A future that does as its seed says. `L` decides whether it is `Send`.
+struct Body<L> {
+    witness: Witness,
+    round: Arc<Round>,
+    rng: Rng,
+    pace: Pace,
+    left: u64,
+    panics: bool,
+    parent: bool,
+    local: PhantomData<L>,
+}
+
+impl<L> Body<L> {
+    fn new(round: &Arc<Round>, witness: Witness, seed: u64, parent: bool) -> Body<L> {
+        let mut rng = Rng::new(seed);
+        let pace = match rng.below(4) {
+            0 | 1 => Pace::Yields,
+            2 if round.may_hang => Pace::Never,
+            _ => Pace::Foreign,
+        };
+        Body {
+            witness,
+            round: Arc::clone(round),
+            pace,
+            left: rng.below(4),
+            panics: rng.one_in(6),
+            parent: parent && rng.one_in(3),
+            rng,
+            local: PhantomData,
+        }
+    }
+}
+
+impl<L> Unpin for Body<L> {}
+
+impl<L> Future for Body<L> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.witness.polled();
+        if std::mem::take(&mut this.parent) {
+            submit_at_home(&this.round, &mut this.rng);
+        }
+        match this.pace {
+            _ if this.left == 0 => {
+                this.witness.finish(this.panics);
+                return Poll::Ready(());
+            }
+            Pace::Yields => cx.waker().wake_by_ref(),
+            Pace::Foreign | Pace::Never => {
+                this.round.wakers.lock().unwrap().push(cx.waker().clone());
+            }
+        }
+        if !matches!(this.pace, Pace::Never) {
+            this.left -= 1;
+        }
+        Poll::Pending
+    }
+}
+
+fn witness(rng: &mut Rng) -> (Tale, Witness) {
+    let tale = Tale::default();
+    let witness = Witness {
+        tale: Arc::clone(&tale),
+        panics_in_drop: rng.one_in(8),
+    };
+    (tale, witness)
+}
+
+/// Submits from inside a task; every handle is kept, for here a refused future is dropped at home.
+fn submit_at_home(round: &Arc<Round>, rng: &mut Rng) {
+    let here = EventLoop::current().unwrap();
+    for _ in 0..=rng.below(2) {
+        let (tale, witness) = witness(rng);
+        let seed = rng.next();
+        let (told, home) = match rng.below(5) {
+            0 => {
+                let body = Body::<Rc<()>>::new(round, witness, seed, false);
+                let handle = loopgroup::spawn_local(body);
+                (Told::Handle(handle), Some(here.index()))
+            }
+            1 => {
+                let body = Body::<Rc<()>>::new(round, witness, seed, false);
+                let told = match loopgroup::try_spawn_local(body) {
+                    Ok(handle) => Told::Handle(handle),
+                    Err(rejected) => {
+                        let reason = rejected.reason();
+                        discard(rejected.into_inner());
+                        Told::Refused(reason)
+                    }
+                };
+                (told, Some(here.index()))
+            }
+            2 => {
+                let body = Body::<()>::new(round, witness, seed, false);
+                (Told::Handle(loopgroup::spawn(body)), None)
+            }
+            3 => {
+                let ran = here.dispatch(closure(witness, rng));
+                (
+                    told_of(ran.map_err(|no| (no.reason(), no.into_inner()))),
+                    Some(here.index()),
+                )
+            }
+            _ => {
+                let other = rng.below(round.loops.len() as u64) as usize;
+                let body = Body::<()>::new(round, witness, seed, false);
+                (Told::Handle(round.loops[other].spawn(body)), Some(other))
+            }
+        };
+        round.items.lock().unwrap().push(Item { told, tale, home });
+    }
+}
+
+fn closure(witness: Witness, rng: &mut Rng) -> impl FnOnce() + Send + use<> {
+    call(witness, rng.one_in(6))
+}
+
+fn call(witness: Witness, panics: bool) -> impl FnOnce() + Send {
+    move || {
+        witness.polled();
+        witness.finish(panics);
+    }
+}
+
+fn told_of<F: Any>(result: Result<(), (RejectReason, F)>) -> Told {
+    match result {
+        Ok(()) => Told::Accepted,
+        Err((reason, call)) => {
+            discard(call);
+            Told::Refused(reason)
+        }
+    }
+}
+
+/// One submission from a thread that is no loop.
+fn submit_from_outside(round: &Arc<Round>, group: Option<&EventLoopGroup>, rng: &mut Rng) -> Item {
+    let (tale, witness) = witness(rng);
+    let seed = rng.next();
+    let index = rng.below(round.loops.len() as u64) as usize;
+    let ev = &round.loops[index];
+    let mut home = Some(index);
+    let body = |witness| Body::<()>::new(round, witness, seed, true);
+    let told = match rng.below(8) {
+        0 | 1 => after_spawn(ev.spawn(body(witness)), &tale, rng),
+        2 => {
+            let round = Arc::clone(round);
+            let panics = rng.one_in(8);
+            let handle = ev.spawn_with(move || {
+                if panics {
+                    witness.finish(true);
+                }
+                Body::<Rc<()>>::new(&round, witness, seed, true)
+            });
+            after_spawn(handle, &tale, rng)
+        }
+        3 => match ev.try_spawn(body(witness)) {
+            Ok(handle) => after_spawn(handle, &tale, rng),
+            Err(rejected) => {
+                let reason = rejected.reason();
+                discard(rejected.into_inner());
+                Told::Refused(reason)
+            }
+        },
+        4 => told_of(
+            ev.execute(closure(witness, rng))
+                .map_err(|no| (no.reason(), no.into_inner())),
+        ),
+        5 => told_of(
+            ev.execute_after_iteration(closure(witness, rng))
+                .map_err(|no| (no.reason(), no.into_inner())),
+        ),
+        6 => told_of(
+            ev.lazy_execute(closure(witness, rng))
+                .map_err(|no| (no.reason(), no.into_inner())),
+        ),
+        _ => match group {
+            Some(group) => {
+                home = None;
+                after_spawn(group.spawn(body(witness)), &tale, rng)
+            }
+            None => Told::Handle(ev.submit(closure(witness, rng))),
+        },
+    };
+    Item { told, tale, home }
+}
+
+/// Keeps, drops, aborts or cancels a handle.
+fn after_spawn(handle: JoinHandle<()>, tale: &Tale, rng: &mut Rng) -> Told {
+    match rng.below(6) {
+        0 => drop(handle),
+        1 => {
+            rng.dawdle();
+            handle.abort();
+        }
+        2 => {
+            rng.dawdle();
+            let output = loopgroup::block_on(handle.cancel());
+            let story = tale.lock().unwrap();
+            assert_eq!(
+                story.dropped_on.len(),
+                1,
+                "cancel() resolved before the drop"
+            );
+            assert!(output.is_none() || story.finished);
+        }
+        _ => return Told::Handle(handle),
+    }
+    Told::Nothing(thread::current().id())
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Figures {
+    accepted: u64,
+    rejected: u64,
+    completed: u64,
+    panicked: u64,
+    cancelled: u64,
+}
+
+impl Figures {
+    fn of(report: &TerminationReport) -> Figures {
+        Figures {
+            accepted: report.accepted(),
+            rejected: report.rejected(),
+            completed: report.completed(),
+            panicked: report.panicked(),
+            cancelled: report.cancelled(),
+        }
+    }
+
+    /// Adds one submission, after checking what it went through against what its submitter was told.
+    fn add(&mut self, item: Item, homes: &[Option<ThreadId>]) {
+        let story = std::mem::take(&mut *item.tale.lock().unwrap());
+        assert_eq!(story.dropped_on.len(), 1, "dropped exactly once: {story:?}");
+        let dropped_on = story.dropped_on[0];
+        let refused = match item.told {
+            Told::Accepted => false,
+            Told::Refused(reason) => {
+                assert!(matches!(
+                    reason,
+                    RejectReason::QueueFull | RejectReason::ShutDown
+                ));
+                true
+            }
+            Told::Nothing(by) => story.polled_on.is_empty() && dropped_on == by,
+            Told::Handle(mut handle) => match poll_once(&mut handle) {
+                Poll::Pending => panic!("a handle does not resolve after the end: {story:?}"),
+                Poll::Ready(result) => {
+                    check_handle(&result, &story);
+                    result.is_err_and(|error| error.is_rejected())
+                }
+            },
+        };
+        if refused {
+            self.rejected += 1;
+            assert!(story.polled_on.is_empty(), "refused and polled: {story:?}");
+            return;
+        }
+        self.accepted += 1;
+        match item.home {
+            Some(index) => assert_eq!(Some(dropped_on), homes[index], "dropped away from home"),
+            None => assert!(homes.contains(&Some(dropped_on)), "dropped on no loop"),
+        }
+        assert!(
+            story.polled_on.iter().all(|&on| on == dropped_on),
+            "polled away from home: {story:?}"
+        );
+        match (story.panicked, story.finished) {
+            (true, _) => self.panicked += 1,
+            (false, true) => self.completed += 1,
+            (false, false) => self.cancelled += 1,
+        }
+    }
+}
+
+fn check_handle(result: &Result<(), JoinError>, story: &Story) {
+    match result {
+        Ok(()) => assert!(story.finished && !story.panicked, "{story:?}"),
+        Err(error) if error.is_panic() => assert!(story.panicked, "{story:?}"),
+        // A destructor may panic while its task is cancelled, but the task has not finished.
+        Err(error) if error.is_cancelled() => assert!(!story.finished, "{story:?}"),
+        Err(error) => assert!(error.is_rejected()),
+    }
+}
+
+/// How a round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Now,
+    Quiet,
+    QuietThenNow,
+    Drain,
+    DrainTimeout,
+    DropLastHandle,
+    OneLoopFirst,
+}
+
+impl End {
+    fn pick(rng: &mut Rng) -> End {
+        match rng.below(7) {
+            0 => End::Now,
+            1 => End::Quiet,
+            2 => End::QuietThenNow,
+            3 => End::Drain,
+            4 => End::DrainTimeout,
+            5 => End::DropLastHandle,
+            _ => End::OneLoopFirst,
+        }
+    }
+
+    /// Whether tasks that wait for ever would hold the end up.
+    fn waits(self) -> bool {
+        matches!(self, End::Drain)
+    }
+
+    fn begin(self, group: EventLoopGroup, rng: &mut Rng) {
+        match self {
+            End::Now => drop(group.shutdown_now()),
+            End::Quiet => drop(
+                group
+                    .shutdown_gracefully_with(Duration::ZERO, LONG)
+                    .unwrap(),
+            ),
+            End::QuietThenNow => {
+                drop(group.shutdown_gracefully_with(LONG, LONG).unwrap());
+                rng.dawdle();
+                drop(group.shutdown_now());
+            }
+            End::Drain => drop(group.drain(LONG)),
+            End::DrainTimeout => drop(group.drain(Duration::ZERO)),
+            End::DropLastHandle => drop(group),
+            End::OneLoopFirst => {
+                drop(group.loops()[0].shutdown_now());
+                rng.dawdle();
+                drop(group.shutdown_now());
+            }
+        }
+    }
+}
+
+fn race(seed: u64, bound: Option<usize>) {
+    let mut rng = Rng::new(seed);
+    let end = End::pick(&mut rng);
+    let loops = 1 + rng.below(3) as usize;
+    let homes = Arc::new(Mutex::new(vec![None; loops]));
+    let seen = Arc::clone(&homes);
+    let mut builder = EventLoopGroup::builder()
+        .loops(loops)
+        .on_panic(|_| {})
+        .on_thread_start(move |ev| {
+            seen.lock().unwrap()[ev.index()] = Some(thread::current().id());
+        });
+    if rng.one_in(2) {
+        builder = builder.without_io();
+    }
+    if rng.one_in(4) {
+        builder = builder.wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(20)));
+    }
+    if let Some(bound) = bound {
+        builder = builder.max_pending_tasks(bound);
+    }
+    let group = builder.build().unwrap();
+    let termination = group.termination();
+    let round = Arc::new(Round {
+        loops: group.loops().to_vec(),
+        homes,
+        items: Mutex::default(),
+        wakers: Mutex::default(),
+        over: AtomicBool::new(false),
+        may_hang: !end.waits(),
+    });
+    let hooks = Arc::new(AtomicU64::new(0));
+    let mut hooks_added = 0;
+    if rng.one_in(3) {
+        let ran = Arc::clone(&hooks);
+        let hook = move || {
+            ran.fetch_add(1, Ordering::SeqCst);
+        };
+        round.loops[0].add_shutdown_hook(hook).unwrap();
+        hooks_added = 1;
+    }
+
+    let start = Arc::new(Barrier::new(PRODUCERS as usize + 2));
+    let mut threads = Vec::new();
+    for _ in 0..PRODUCERS {
+        let (round, start, mut rng) =
+            (Arc::clone(&round), Arc::clone(&start), Rng::new(rng.next()));
+        // A producer with a group handle would keep the last one from going.
+        let group = (end != End::DropLastHandle).then(|| group.clone());
+        threads.push(thread::spawn(move || {
+            start.wait();
+            for _ in 0..8 + rng.below(12) {
+                let item = submit_from_outside(&round, group.as_ref(), &mut rng);
+                round.items.lock().unwrap().push(item);
+                if rng.one_in(4) {
+                    rng.dawdle();
+                }
+            }
+        }));
+    }
+    {
+        let (round, start) = (Arc::clone(&round), Arc::clone(&start));
+        threads.push(thread::spawn(move || {
+            start.wait();
+            while !round.over.load(Ordering::SeqCst) {
+                let wakers = round.wakers.lock().unwrap().clone();
+                for waker in wakers {
+                    waker.wake();
+                }
+                thread::yield_now();
+            }
+        }));
+    }
+    start.wait();
+    for _ in 0..1 + rng.below(4) {
+        rng.dawdle();
+    }
+    end.begin(group, &mut rng);
+    let report = termination.wait();
+    round.over.store(true, Ordering::SeqCst);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+
+    let items = std::mem::take(&mut *round.items.lock().unwrap());
+    let attempted = items.len() as u64;
+    let homes = round.homes.lock().unwrap().clone();
+    let mut counted = Figures::default();
+    for item in items {
+        counted.add(item, &homes);
+    }
+    let told = Figures::of(&report);
+    assert_eq!(told, counted, "the report and the tasks disagree ({end:?})");
+    assert_eq!(attempted, told.accepted + told.rejected);
+    assert_eq!(
+        told.accepted,
+        told.completed + told.panicked + told.cancelled
+    );
+    assert_eq!(report.hooks_run(), hooks_added);
+    assert_eq!(hooks.load(Ordering::SeqCst), hooks_added);
+    for ev in &round.loops {
+        assert_eq!((ev.pending_tasks(), ev.live_tasks()), (0, 0));
+    }
+}
+
+#[test]
+fn submissions_wakes_and_cancels_racing_with_a_shutdown_add_up() {
+    rounds(1_400, |seed| race(seed, None));
+}
+
+#[test]
+fn the_same_race_below_a_bound_on_pending_tasks_adds_up() {
+    rounds(700, |seed| race(seed, Some(1 + seed as usize % 4)));
+}
+
+/// Blocking jobs against the shutdown of their group, with the same book-keeping.
+fn race_blocking(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let group = BlockingGroup::builder()
+        .max_threads(1 + rng.below(2) as usize)
+        .when_full(if rng.one_in(3) {
+            WhenFull::Reject
+        } else {
+            WhenFull::Wait
+        })
+        .build()
+        .unwrap();
+    let start = Arc::new(Barrier::new(PRODUCERS as usize + 1));
+    let threads: Vec<_> = (0..PRODUCERS)
+        .map(|_| {
+            let (group, start, mut rng) = (group.clone(), Arc::clone(&start), Rng::new(rng.next()));
+            thread::spawn(move || {
+                start.wait();
+                let mut items = Vec::new();
+                for _ in 0..8 + rng.below(8) {
+                    let (tale, mut witness) = witness(&mut rng);
+                    // A job that is cancelled counts so, whatever its destructor does.
+                    witness.panics_in_drop = false;
+                    // A panic that nobody joins would be printed: a blocking group has no handler.
+                    let aborts = rng.one_in(3);
+                    let panics = !aborts && rng.one_in(6);
+                    let told = match group.try_spawn(call(witness, panics)) {
+                        Ok(handle) if aborts => {
+                            handle.abort();
+                            Told::Accepted
+                        }
+                        Ok(handle) => Told::Handle(handle),
+                        Err(no) => {
+                            let reason = no.reason();
+                            discard(no.into_inner());
+                            Told::Refused(reason)
+                        }
+                    };
+                    items.push((told, tale));
+                }
+                items
+            })
+        })
+        .collect();
+    start.wait();
+    rng.dawdle();
+    let termination = match rng.below(4) {
+        0 => group.shutdown_now(),
+        1 => group.drain(LONG),
+        2 => group.drain(Duration::ZERO),
+        _ => group
+            .shutdown_gracefully_with(Duration::ZERO, LONG)
+            .unwrap(),
+    };
+    let report = termination.wait();
+    let mut counted = Figures::default();
+    for thread in threads {
+        for (told, tale) in thread.join().unwrap() {
+            // Jobs have no home: the check of the thread is that of the story's own.
+            let homes: Vec<_> = tale
+                .lock()
+                .unwrap()
+                .dropped_on
+                .iter()
+                .map(|&id| Some(id))
+                .collect();
+            counted.add(
+                Item {
+                    told,
+                    tale,
+                    home: None,
+                },
+                &homes,
+            );
+        }
+    }
+    let told = Figures::of(&report);
+    assert_eq!(told, counted, "the report and the jobs disagree");
+    assert_eq!(
+        told.accepted,
+        told.completed + told.panicked + told.cancelled
+    );
+}
+
+#[test]
+fn blocking_jobs_racing_with_a_shutdown_add_up() {
+    rounds(500, race_blocking);
+}

@@ -1,0 +1,266 @@
+//! What a group takes it gives back: bytes, descriptors, threads.
+#![cfg(target_os = "linux")]
+
+mod util;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs;
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use loopgroup::EventLoopGroup;
+use loopgroup::blocking::BlockingGroup;
+use util::{DropCount, eventually, in_child, is_child, thread_of, within};
+
+struct Counting;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory
+// of the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as isize, Ordering::SeqCst);
+        // SAFETY: the caller's promise is System's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Ordering::SeqCst);
+        // SAFETY: the caller's promise is System's.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `body` in a process of its own, where nobody else allocates.
+#[track_caller]
+fn alone(test: &str, body: impl FnOnce() + Send + 'static) {
+    if is_child() {
+        return within(body);
+    }
+    let output = in_child(test);
+    assert!(
+        output.status.success(),
+        "{}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn entries(directory: &str) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+/// Whether every other thread waits for this one.
+fn others_sleep() -> bool {
+    // SAFETY: gettid has no preconditions.
+    let this = unsafe { libc::gettid() }.to_string();
+    fs::read_dir("/proc/self/task").unwrap().all(|entry| {
+        let entry = entry.unwrap();
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        entry.file_name().to_str() == Some(&this) || status.contains("State:\tS")
+    })
+}
+
+/// Runs `cycle` once to warm up and then `times` times; nothing may be left of those.
+fn repeat(times: usize, cycle: impl Fn()) {
+    // The threads of the test harness allocate on their way into their own waits.
+    eventually("the harness waits for this test", others_sleep);
+    cycle();
+    let held = || {
+        let (fds, threads) = (entries("/proc/self/fd"), entries("/proc/self/task"));
+        (LIVE.load(Ordering::SeqCst), fds, threads)
+    };
+    let before = held();
+    for _ in 0..times {
+        cycle();
+    }
+    // The system lists a thread for a moment after it was joined.
+    eventually("the threads are gone", || {
+        entries("/proc/self/task") == before.2
+    });
+    assert_eq!(held(), before, "bytes, descriptors, threads");
+}
+
+/// Uses a group in most of the ways there are.
+fn exercise(group: &EventLoopGroup) {
+    let (done, never) = (group.spawn(async { 1 }), group.spawn(pending::<()>()));
+    assert_eq!(group.block_on(done).unwrap(), 1);
+    drop(never);
+    drop(group.spawn_with(|| {
+        let local = Rc::new(vec![0_u8; 100]);
+        async move {
+            pending::<()>().await;
+            drop(local);
+        }
+    }));
+    group.spawn(pending::<()>()).abort();
+    group.next().execute(|| ()).unwrap();
+    group.next().lazy_execute(|| ()).unwrap();
+    let bound = group.next().bind(|| vec![1, 2, 3]);
+    let length = bound.with(|list| list.len());
+    assert_eq!(group.block_on(length).unwrap(), 3);
+    let left = group.next().bind(|| vec![0_u8; 50]);
+    group.next().add_shutdown_hook(|| ()).unwrap();
+    drop(group.next().spawn(async {
+        drop(loopgroup::spawn_local(pending::<()>()));
+        loopgroup::shutdown_requested().await;
+    }));
+    drop(left);
+}
+
+#[test]
+fn two_hundred_groups_leave_nothing_behind() {
+    alone("two_hundred_groups_leave_nothing_behind", || {
+        repeat(200, || {
+            let group = EventLoopGroup::new(2).unwrap();
+            exercise(&group);
+            group.shutdown_now().wait();
+        });
+    });
+}
+
+#[test]
+fn two_hundred_groups_without_io_leave_nothing_behind() {
+    alone("two_hundred_groups_without_io_leave_nothing_behind", || {
+        repeat(200, || {
+            let group = EventLoopGroup::builder()
+                .loops(2)
+                .without_io()
+                .build()
+                .unwrap();
+            exercise(&group);
+            let zero = Duration::ZERO;
+            drop(group.shutdown_gracefully_with(zero, zero).unwrap());
+            group.termination().wait();
+        });
+    });
+}
+
+#[test]
+fn two_hundred_dropped_groups_leave_nothing_behind() {
+    alone("two_hundred_dropped_groups_leave_nothing_behind", || {
+        repeat(200, || {
+            let unused = EventLoopGroup::new(3).unwrap();
+            let group = EventLoopGroup::new(1).unwrap();
+            exercise(&group);
+            let ends = [unused.termination(), group.termination()];
+            drop((unused, group));
+            for end in ends {
+                end.wait();
+            }
+        });
+    });
+}
+
+#[test]
+fn two_hundred_blocking_groups_leave_nothing_behind() {
+    alone("two_hundred_blocking_groups_leave_nothing_behind", || {
+        repeat(200, || {
+            let group = BlockingGroup::new(2).unwrap();
+            let jobs: Vec<_> = (0..4).map(|n| group.spawn(move || vec![n])).collect();
+            drop(group.spawn(|| ()));
+            group.spawn(|| ()).abort();
+            for job in jobs {
+                loopgroup::block_on(job).unwrap();
+            }
+            group.drain(Duration::from_secs(30)).wait();
+        });
+    });
+}
+
+#[test]
+fn two_hundred_runs_leave_nothing_behind() {
+    alone("two_hundred_runs_leave_nothing_behind", || {
+        repeat(200, || {
+            loopgroup::run(async {
+                drop(loopgroup::spawn_local(pending::<()>()));
+                loopgroup::spawn_local(async { Rc::new(1) }).await.unwrap();
+            })
+            .unwrap();
+        });
+    });
+}
+
+#[test]
+fn refused_submissions_leave_nothing_behind() {
+    alone("refused_submissions_leave_nothing_behind", || {
+        let group = EventLoopGroup::new(1).unwrap();
+        group.block_on(group.spawn(async {})).unwrap();
+        group.shutdown_now().wait();
+        repeat(200, || {
+            drop(group.spawn(async {}));
+            drop(group.try_spawn(async {}).unwrap_err());
+            assert!(group.next().execute(|| ()).is_err());
+            drop(group.next().bind(|| vec![1]));
+            drop(group.termination());
+        });
+    });
+}
+
+#[test]
+fn a_waker_that_outlives_its_group_holds_a_task_and_gives_it_back() {
+    alone(
+        "a_waker_that_outlives_its_group_holds_a_task_and_gives_it_back",
+        || {
+            repeat(50, || {
+                let wakers = Arc::new(Mutex::new(Vec::<Waker>::new()));
+                let group = EventLoopGroup::new(1).unwrap();
+                let drops = DropCount::new();
+                for _ in 0..20 {
+                    let (shown, guard) = (Arc::clone(&wakers), drops.guard());
+                    drop(group.spawn(poll_fn(move |cx| {
+                        let _keeps = &guard;
+                        shown.lock().unwrap().push(cx.waker().clone());
+                        Poll::<()>::Pending
+                    })));
+                }
+                thread_of(group.next());
+                group.shutdown_now().wait();
+                drop(group);
+                assert_eq!(
+                    drops.get(),
+                    20,
+                    "the futures are gone, whoever holds a waker"
+                );
+                for waker in wakers.lock().unwrap().drain(..) {
+                    waker.wake();
+                }
+            });
+        },
+    );
+}
+
+#[test]
+fn a_hundred_thousand_live_tasks_are_freed_by_a_shutdown() {
+    const TASKS: usize = 100_000;
+    alone(
+        "a_hundred_thousand_live_tasks_are_freed_by_a_shutdown",
+        || {
+            repeat(1, || {
+                let before = LIVE.load(Ordering::SeqCst);
+                let group = EventLoopGroup::new(2).unwrap();
+                for _ in 0..TASKS {
+                    drop(group.spawn(pending::<()>()));
+                }
+                for ev in group.loops() {
+                    thread_of(ev);
+                }
+                let live: usize = group.loops().iter().map(|ev| ev.live_tasks()).sum();
+                assert_eq!(live, TASKS);
+                let held = LIVE.load(Ordering::SeqCst) - before;
+                assert!(held > TASKS as isize * 32, "{held} bytes for all of them?");
+                let report = group.shutdown_now().wait();
+                assert_eq!(report.cancelled(), TASKS as u64);
+            });
+        },
+    );
+}

@@ -1,0 +1,420 @@
+//! Races and slips that loops of this kind have had, one function each.
+
+mod util;
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use loopgroup::blocking::BlockingGroup;
+use loopgroup::{Cause, EventLoopGroup, LoopThread, PanicSite, RejectReason, State};
+use util::{Door, DropCount, Log, Probe, eventually, stall, thread_of, within};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn one_loop(io: bool) -> EventLoopGroup {
+    let builder = EventLoopGroup::builder().loops(1);
+    let builder = if io { builder } else { builder.without_io() };
+    builder.build().unwrap()
+}
+
+/// A future that is not `Send`, never done, and shows its waker at every poll.
+struct Local {
+    wakers: Arc<Mutex<Vec<Waker>>>,
+    drops: Arc<Mutex<Vec<ThreadId>>>,
+    _stays: Rc<()>,
+}
+
+impl Future for Local {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut wakers = self.wakers.lock().unwrap();
+        // One per task is enough: a task has one waker, however often it is cloned.
+        if !wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.drops.lock().unwrap().push(thread::current().id());
+    }
+}
+
+#[test]
+fn a_foreign_wake_in_flight_keeps_a_draining_loop_waiting_for_its_task() {
+    const GROUPS: usize = 400;
+    const TASKS: usize = 12;
+    within(|| {
+        let wakers = Arc::new(Mutex::new(Vec::<Waker>::new()));
+        let over = Arc::new(AtomicBool::new(false));
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let (wakers, over) = (Arc::clone(&wakers), Arc::clone(&over));
+                thread::spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let round = wakers.lock().unwrap().clone();
+                        for _ in 0..8 {
+                            round.iter().for_each(Waker::wake_by_ref);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for round in 0..GROUPS {
+            let group = one_loop(round % 2 == 0);
+            let drops = Arc::new(Mutex::new(Vec::new()));
+            for _ in 0..TASKS {
+                let (wakers, drops) = (Arc::clone(&wakers), Arc::clone(&drops));
+                drop(group.spawn_with(move || Local {
+                    wakers,
+                    drops,
+                    _stays: Rc::new(()),
+                }));
+            }
+            let home = thread_of(group.next());
+            let report = group.shutdown_now().wait();
+            assert_eq!(*drops.lock().unwrap(), vec![home; TASKS]);
+            assert_eq!((report.cancelled(), report.completed()), (TASKS as u64, 1));
+            wakers.lock().unwrap().clear();
+        }
+        over.store(true, Ordering::Relaxed);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_submission_that_races_with_the_end_of_an_unstarted_loop_is_accepted_or_refused() {
+    // It once saw the thread's seat taken, by the end, and was accepted by nobody.
+    within(|| {
+        for round in 0..1_500 {
+            let group = one_loop(round % 2 == 0);
+            let ev = group.next().clone();
+            let go = Arc::new(std::sync::Barrier::new(2));
+            let start = Arc::clone(&go);
+            let submitter = thread::spawn(move || {
+                start.wait();
+                ev.spawn(async {})
+            });
+            go.wait();
+            let report = group.shutdown_now().wait();
+            let handle = submitter.join().unwrap();
+            let result = loopgroup::block_on(handle);
+            let rejected = u64::from(result.is_err_and(|error| error.is_rejected()));
+            assert_eq!(report.accepted() + rejected, 1);
+            assert_eq!(report.rejected(), rejected);
+        }
+    });
+}
+
+#[test]
+fn the_last_group_handle_dropped_while_the_loop_goes_to_sleep_ends_it() {
+    within(|| {
+        for round in 0..1_000 {
+            let group = one_loop(round % 2 == 0);
+            let termination = group.termination();
+            // The answer is on its way while the loop looks for more and lies down.
+            group.block_on(group.spawn(async {})).unwrap();
+            drop(group);
+            let report = termination.wait_timeout(LONG).expect("the loop sleeps on");
+            assert_eq!(report.completed(), 1);
+        }
+    });
+}
+
+#[test]
+fn the_last_loop_handle_dropped_while_the_loop_goes_to_sleep_ends_its_quiet_period() {
+    within(|| {
+        for round in 0..700 {
+            let group = one_loop(round % 2 == 0);
+            let ev = group.next().clone();
+            let termination = group.termination();
+            group.block_on(group.spawn(async {})).unwrap();
+            drop(
+                group
+                    .shutdown_gracefully_with(LONG * 100, LONG * 200)
+                    .unwrap(),
+            );
+            drop(group);
+            drop(ev);
+            let report = termination.wait_timeout(LONG).expect("the loop sleeps on");
+            assert_eq!(report.loops()[0].cause(), Cause::Idle);
+        }
+    });
+}
+
+#[test]
+fn a_group_dropped_while_its_thread_starts_still_ends() {
+    within(|| {
+        let (group, promised) = group_with_slow_threads();
+        let ev = group.next().clone();
+        let termination = group.termination();
+        let submitter = thread::spawn(move || ev.spawn(async { 7 }));
+        let thread = promised.recv().unwrap();
+        drop(group);
+        // The loop is still to come: nobody may have taken its end for granted.
+        assert!(termination.wait_timeout(Duration::ZERO).is_none());
+        let runner = thread::spawn(move || thread.run());
+        let handle = submitter.join().unwrap();
+        let result = loopgroup::block_on(handle);
+        let report = termination.wait();
+        runner.join().unwrap();
+        assert!(report.loops()[0].started());
+        match result {
+            Ok(value) => assert_eq!((value, report.completed()), (7, 1)),
+            Err(error) => {
+                assert_eq!(error.reject_reason(), Some(RejectReason::ShutDown));
+                assert_eq!((report.accepted(), report.rejected()), (0, 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_group_dropped_while_its_thread_starts_in_vain_still_ends() {
+    within(|| {
+        let (group, promised) = group_with_slow_threads();
+        let ev = group.next().clone();
+        let termination = group.termination();
+        let submitter = thread::spawn(move || ev.spawn(async {}));
+        let thread = promised.recv().unwrap();
+        drop(group);
+        drop(thread);
+        let report = termination.wait();
+        assert!(!report.loops()[0].started());
+        let error = loopgroup::block_on(submitter.join().unwrap()).unwrap_err();
+        assert!(error.is_rejected());
+        assert_eq!((report.accepted(), report.rejected()), (0, 1));
+    });
+}
+
+/// A group whose factory promises a thread and hands it to the test.
+fn group_with_slow_threads() -> (EventLoopGroup, mpsc::Receiver<LoopThread>) {
+    let (tx, rx) = mpsc::channel();
+    let group = EventLoopGroup::builder()
+        .loops(1)
+        .thread_factory(move |thread| tx.send(thread).map_err(io::Error::other))
+        .build()
+        .unwrap();
+    (group, rx)
+}
+
+#[test]
+fn cancel_of_spawn_with_resolves_only_after_the_inner_future_is_dropped() {
+    within(|| {
+        let group = one_loop(false);
+        let home = thread_of(group.next());
+        for _ in 0..200 {
+            let drops = DropCount::new();
+            let inside = drops.clone();
+            let polled = Door::new();
+            let seen = polled.clone();
+            let handle = group.spawn_with(move || {
+                let guard = (Rc::new(()), inside.guard());
+                async move {
+                    let _guard = guard;
+                    seen.open();
+                    std::future::pending::<()>().await;
+                }
+            });
+            polled.pass();
+            assert_eq!(loopgroup::block_on(handle.cancel()), None);
+            assert_eq!((drops.get(), drops.thread()), (1, Some(home)));
+        }
+    });
+}
+
+#[test]
+fn a_factory_that_drops_its_thread_refuses_the_submission_and_is_asked_again() {
+    within(|| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .thread_factory(move |thread| {
+                if count.fetch_add(1, Ordering::SeqCst) >= 2 {
+                    thread::spawn(move || thread.run());
+                }
+                Ok(())
+            })
+            .build()
+            .unwrap();
+        for _ in 0..2 {
+            let log = Log::new();
+            let rejected = group.try_spawn(Probe::new(&log, async {})).unwrap_err();
+            assert!(matches!(rejected.reason(), RejectReason::ThreadStart(_)));
+            assert_eq!((log.polls(), log.drops()), (0, 0), "handed back");
+            assert_eq!(group.next().state(), State::NotStarted);
+        }
+        assert_eq!(group.block_on(group.spawn(async { 5 })).unwrap(), 5);
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.accepted(), report.rejected()), (1, 2));
+    });
+}
+
+/// Runs something when it is dropped.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+#[test]
+fn the_report_of_a_blocking_group_waits_for_the_jobs_that_its_request_cancels() {
+    // The last worker once made the report while the requester was still dropping the queue.
+    within(|| {
+        let group = BlockingGroup::new(1).unwrap();
+        let (busy, release) = (Door::new(), Door::new());
+        let (entered, until) = (busy.clone(), release.clone());
+        let running = group.spawn(move || {
+            entered.open();
+            until.pass();
+        });
+        busy.pass();
+        let observer = group.termination();
+        let guard = OnDrop(Some(move || {
+            release.open();
+            // Time for a report that does not wait; one that does comes after this destructor.
+            assert!(observer.wait_timeout(Duration::from_millis(100)).is_none());
+        }));
+        let queued = group.spawn(move || drop(guard));
+        let report = group.shutdown_now().wait();
+        loopgroup::block_on(running).unwrap();
+        assert!(loopgroup::block_on(queued).unwrap_err().is_cancelled());
+        assert_eq!((report.accepted(), report.completed()), (2, 1));
+        assert_eq!((report.panicked(), report.cancelled()), (0, 1));
+    });
+}
+
+#[test]
+fn a_blocking_group_begins_no_job_after_its_timeout() {
+    // A worker that came back from a job once took the next one before it looked at the terms.
+    within(|| {
+        let group = BlockingGroup::new(1).unwrap();
+        let (busy, release) = (Door::new(), Door::new());
+        let (entered, until) = (busy.clone(), release.clone());
+        let running = group.spawn(move || {
+            entered.open();
+            until.pass();
+        });
+        busy.pass();
+        let queued: Vec<_> = (0..3).map(|_| group.spawn(|| ())).collect();
+        let timeout = Duration::from_millis(5);
+        let termination = group.drain(timeout);
+        thread::sleep(timeout);
+        release.open();
+        let report = termination.wait();
+        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!((report.completed(), report.cancelled()), (1, 3));
+        loopgroup::block_on(running).unwrap();
+        for job in queued {
+            assert!(loopgroup::block_on(job).unwrap_err().is_cancelled());
+        }
+    });
+}
+
+#[test]
+fn a_refused_future_whose_destructor_panics_does_not_unwind_into_its_submitter() {
+    within(|| {
+        let sites = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&sites);
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .max_pending_tasks(1)
+            .on_panic(move |panic| seen.lock().unwrap().push(panic.site()))
+            .build()
+            .unwrap();
+        let bomb = || OnDrop(Some(|| resume_unwind(Box::new("bomb"))));
+        let spawn_bomb = || {
+            let bomb = bomb();
+            group.spawn(async move { drop(bomb) })
+        };
+        let release = stall(group.next());
+        drop(group.spawn(async {}));
+        let full = loopgroup::block_on(spawn_bomb()).unwrap_err();
+        assert_eq!(full.reject_reason(), Some(RejectReason::QueueFull));
+        release.open();
+        group.shutdown_now().wait();
+        let closed = loopgroup::block_on(spawn_bomb()).unwrap_err();
+        assert_eq!(closed.reject_reason(), Some(RejectReason::ShutDown));
+        assert_eq!(
+            *sites.lock().unwrap(),
+            [PanicSite::Destructor, PanicSite::Destructor],
+            "each is reported to the group's handler"
+        );
+    });
+}
+
+#[test]
+fn a_waker_that_outlives_its_group_is_inert() {
+    within(|| {
+        let wakers = Arc::new(Mutex::new(Vec::new()));
+        let log = Log::new();
+        let group = one_loop(true);
+        let shown = Arc::clone(&wakers);
+        let handle = group.spawn(Probe::new(
+            &log,
+            poll_fn(move |cx| {
+                shown.lock().unwrap().push(cx.waker().clone());
+                Poll::<()>::Pending
+            }),
+        ));
+        eventually("the task waits", || log.polls() == 1);
+        let home = thread_of(group.next());
+        group.shutdown_now().wait();
+        for waker in wakers.lock().unwrap().drain(..) {
+            waker.wake_by_ref();
+            waker.wake();
+        }
+        log.assert_home(home);
+        assert_eq!(log.polls(), 1);
+        assert!(loopgroup::block_on(handle).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn a_destructor_that_wakes_every_other_task_does_not_disturb_the_drain() {
+    const TASKS: usize = 50;
+    within(|| {
+        let wakers = Arc::new(Mutex::new(Vec::<Waker>::new()));
+        let group = one_loop(true);
+        let logs: Vec<_> = (0..TASKS).map(|_| Log::new()).collect();
+        for log in &logs {
+            let (shown, all) = (Arc::clone(&wakers), Arc::clone(&wakers));
+            let wake_all = OnDrop(Some(move || {
+                let wakers = all.lock().unwrap().clone();
+                wakers.iter().for_each(Waker::wake_by_ref);
+            }));
+            let task = poll_fn(move |cx| {
+                let _keeps = &wake_all;
+                shown.lock().unwrap().push(cx.waker().clone());
+                Poll::<()>::Pending
+            });
+            drop(group.spawn(Probe::new(log, task)));
+        }
+        let home = thread_of(group.next());
+        let report = group.shutdown_now().wait();
+        assert_eq!(report.cancelled(), TASKS as u64);
+        for log in logs {
+            assert_eq!(log.polls(), 1, "woken to be dropped, not to be polled");
+            log.assert_home(home);
+        }
+    });
+}
