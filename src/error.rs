@@ -176,7 +176,10 @@ impl JoinError {
         JoinError(Repr::Rejected(reason))
     }
 
-    /// Says whether the task panicked, in its poll or in its destructor.
+    /// Says whether the task panicked, in its poll or in its destructor after that.
+    ///
+    /// A task that was cancelled and panics while it is dropped is cancelled to its handle; the panic
+    /// goes to [`Builder::on_panic`](crate::Builder::on_panic) and into the report.
     pub fn is_panic(&self) -> bool {
         matches!(self.0, Repr::Panic { .. })
     }

@@ -18,10 +18,10 @@ use crate::chooser::{Chooser, GroupView, RoundRobin};
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
-use crate::event_loop::shutdown::{self, Request};
+use crate::event_loop::shutdown::{self, Request, Scope};
 use crate::event_loop::state::State;
-use crate::panic::{contain, discard};
-use crate::sync::Arc;
+use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
+use crate::sync::{Arc, Ordering, fence};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, TerminationFuture};
 
@@ -102,6 +102,14 @@ impl GroupCore {
 
     fn ask(&self, chooser: &dyn Chooser) -> usize {
         contain(|| chooser.choose(&GroupView::new(self))).unwrap_or_else(|payload| {
+            let handler = self.loops[0].shared().config.on_panic.as_deref();
+            let panic = TaskPanic {
+                site: PanicSite::Chooser,
+                payload: &*payload,
+                location: None,
+                index: None,
+            };
+            report(handler, &panic);
             discard(payload);
             self.fallback.pick(self.loops.len())
         })
@@ -115,6 +123,32 @@ impl GroupCore {
         find(State::ShuttingDown)
             .or_else(|| find(State::Shutdown))
             .unwrap_or(&self.loops[index])
+    }
+
+    /// Whether nothing is queued or live on any loop.
+    ///
+    /// Of two loops that come to rest at the same time, at least one sees both.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let accepted = || {
+            self.loops
+                .iter()
+                .map(|one| one.shared().accepted())
+                .sum::<u64>()
+        };
+        // Each comes here after writing its own figures, and reads the others' behind the fence.
+        fence(Ordering::SeqCst);
+        let before = accepted();
+        // A task that submits elsewhere is live until after that: if nothing was accepted while we
+        // looked at all loops one by one, no work slipped from one that we had not yet seen to one
+        // that we had.
+        self.loops.iter().all(|one| one.shared().is_at_rest()) && accepted() == before
+    }
+
+    /// Has every loop take a turn.
+    pub(crate) fn nudge(&self) {
+        for one in &self.loops {
+            one.shared().nudge();
+        }
     }
 
     pub(crate) fn request(&self, request: Request) {
@@ -183,10 +217,16 @@ impl EventLoopGroup {
     ///
     /// # Errors
     ///
-    /// The first error, naming the loop; loops that have started stay so, and all stay usable.
+    /// The first error, naming the loop; loops that have started stay so, and all stay usable. A loop
+    /// that is shut down cannot be started any more.
     pub fn start(&self) -> io::Result<()> {
         for one in &self.core.loops {
-            one.shared().ensure_started().map_err(|reason| {
+            let started = if one.state().is_shutdown() {
+                Err(RejectReason::ShutDown)
+            } else {
+                one.shared().ensure_started()
+            };
+            started.map_err(|reason| {
                 let error = io::Error::from(Rejected::new((), reason));
                 io::Error::new(error.kind(), format!("loop {}: {error}", one.index()))
             })?;
@@ -337,7 +377,10 @@ impl EventLoopGroup {
         Ok(self.request(shutdown::graceful(quiet, timeout)?))
     }
 
-    /// Ends the group when no task is live or queued any more, or at `timeout`.
+    /// Ends the group when no task is live or queued any more on any of its loops, or at `timeout`.
+    ///
+    /// Tasks go on to run, to wait and to spawn; a loop without work of its own stays until the others
+    /// are done. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.)
     ///
     /// # Examples
     ///
@@ -353,7 +396,8 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
-        self.request(Request::Drain { timeout })
+        let scope = Scope::Group;
+        self.request(Request::Drain { scope, timeout })
     }
 
     /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.

@@ -61,6 +61,8 @@ pub enum PanicSite {
     ThreadHook,
     /// A waker that does not belong to this crate.
     Waker,
+    /// A [`Chooser`](crate::Chooser).
+    Chooser,
     /// The `init` or the destructor of a [`LoopBound`](crate::LoopBound) value.
     LoopBound,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for PanicSite {
             PanicSite::ShutdownHook => "shutdown hook",
             PanicSite::ThreadHook => "thread start hook",
             PanicSite::Waker => "foreign waker",
+            PanicSite::Chooser => "chooser",
             PanicSite::LoopBound => "loop-bound value",
         })
     }

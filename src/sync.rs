@@ -8,7 +8,7 @@
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::MutexGuard;
 pub(crate) use std::sync::Weak;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 
 use std::sync::PoisonError;
 use std::time::Duration;

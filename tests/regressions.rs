@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::{Cause, EventLoopGroup, LoopThread, PanicSite, RejectReason, State};
@@ -415,6 +415,115 @@ fn a_destructor_that_wakes_every_other_task_does_not_disturb_the_drain() {
         for log in logs {
             assert_eq!(log.polls(), 1, "woken to be dropped, not to be polled");
             log.assert_home(home);
+        }
+    });
+}
+
+#[test]
+fn a_drain_refuses_nothing_that_its_own_tasks_submit() {
+    within(|| {
+        for _ in 0..100 {
+            let group = EventLoopGroup::new(3).unwrap();
+            group.start().unwrap();
+            // Each task hops over the loops; the last hop comes long after two of them are idle.
+            async fn hop(group: EventLoopGroup, left: usize) {
+                for step in 0..left {
+                    group
+                        .spawn_on(step % 3, async {})
+                        .await
+                        .expect("accepted to the last");
+                }
+            }
+            let hops: Vec<_> = (0..6)
+                .map(|n| group.spawn(hop(group.clone(), 5 * n)))
+                .collect();
+            let report = group.drain(Duration::from_secs(30)).wait();
+            for hop in hops {
+                loopgroup::block_on(hop).unwrap();
+            }
+            assert!(report.is_clean(), "{report}");
+            assert_eq!((report.accepted(), report.rejected()), (6 + 75, 0));
+        }
+    });
+}
+
+#[test]
+fn letting_go_of_a_group_with_hooks_does_not_wait_for_a_slow_thread() {
+    within(|| {
+        let kept: Arc<Mutex<Option<LoopThread>>> = Arc::default();
+        let keep = Arc::clone(&kept);
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .thread_factory(move |lt| {
+                *keep.lock().unwrap() = Some(lt);
+                Ok(())
+            })
+            .build()
+            .unwrap();
+        let ran = Door::new();
+        let hook = ran.clone();
+        group.next().add_shutdown_hook(move || hook.open()).unwrap();
+        let end = group.termination();
+        let begun = Instant::now();
+        drop(group);
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "dropping does not block"
+        );
+        // The thread comes late, and finds what was asked of it.
+        let lt = kept.lock().unwrap().take().expect("it was asked for");
+        lt.run();
+        assert!(ran.is_open());
+        assert_eq!(end.wait().hooks_run(), 1);
+    });
+}
+
+#[test]
+fn a_handle_that_stays_keeps_no_descriptor_open() {
+    util::alone("a_handle_that_stays_keeps_no_descriptor_open", || {
+        let before = util::entries("/proc/self/fd");
+        let group = EventLoopGroup::new(4).unwrap();
+        let kept: Vec<_> = group.loops().to_vec();
+        group.spawn_on(0, async {}).abort();
+        group.shutdown_now().wait();
+        assert_eq!(util::entries("/proc/self/fd"), before);
+        drop((group, kept));
+    });
+}
+
+#[test]
+fn a_group_that_has_ended_cannot_be_started() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        group.shutdown_now().wait();
+        let error = group.start().unwrap_err();
+        assert!(error.to_string().contains("loop 0") && error.to_string().contains("shut down"));
+    });
+}
+
+#[test]
+fn a_panicking_chooser_is_reported() {
+    struct Broken;
+    impl loopgroup::Chooser for Broken {
+        fn choose(&self, _: &loopgroup::GroupView<'_>) -> usize {
+            std::panic::resume_unwind(Box::new("no choice"))
+        }
+    }
+    within(|| {
+        let (tx, rx) = std::sync::mpsc::channel();
+        let group = EventLoopGroup::builder()
+            .loops(2)
+            .chooser(Broken)
+            .on_panic(move |panic| tx.send((panic.site(), panic.message().to_owned())).unwrap())
+            .build()
+            .unwrap();
+        assert_eq!([group.next().index(), group.next().index()], [0, 1]);
+        for _ in 0..2 {
+            let (site, message) = rx.try_recv().unwrap();
+            assert_eq!(
+                (site, &*message),
+                (loopgroup::PanicSite::Chooser, "no choice")
+            );
         }
     });
 }

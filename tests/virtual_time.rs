@@ -388,3 +388,40 @@ fn one_seed_is_one_interleaving() {
     }
     assert!(orders.len() > 40, "{} different orders of 50", orders.len());
 }
+
+#[test]
+fn loops_of_a_group_drain_together_so_that_tasks_can_submit_to_each_other() {
+    for seed in 0..200 {
+        let mut test = TestGroup::seeded(seed, 3);
+        // Every loop has run once: one that never did would end at once.
+        for index in 0..3 {
+            drop(test.group().spawn_on(index, async {}));
+        }
+        test.run_until_stalled();
+        let group = test.group().clone();
+        let relay = test.group().spawn_on(0, async move {
+            for hop in 1..=6 {
+                sleep(secs(1)).await;
+                group
+                    .spawn_on(hop % 3, sleep(secs(1)))
+                    .await
+                    .expect("the others wait for this one");
+            }
+        });
+        test.run_until_stalled();
+        drop(test.group().drain(secs(60)));
+        test.advance(secs(12) - NANO);
+        assert!(test.report().is_none(), "seed {seed}");
+        test.advance(NANO);
+        assert!(relay.is_finished());
+        let report = test.report().expect("drained");
+        assert!(report.is_clean(), "seed {seed}: {report}");
+        assert!(
+            report
+                .loops()
+                .iter()
+                .all(|one| one.cause() == Cause::Drained)
+        );
+        assert_eq!(report.elapsed(), secs(12));
+    }
+}

@@ -12,7 +12,8 @@ use async_task::{Builder, FallibleTask};
 
 use crate::blocking::pool::Pool;
 use crate::event_loop::counters::End;
-use crate::panic::{contain, contain_drop, discard};
+use crate::event_loop::shared::Shared;
+use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::sync::Arc;
 use crate::task::harness::Outcome;
 
@@ -70,10 +71,16 @@ impl<F: FnOnce() -> T, T> Future for Job<F> {
 impl<F> Drop for Job<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            if let Err(payload) = contain_drop(call) {
-                discard(payload);
-            }
-            self.pool.ended(End::Cancelled);
+            let end = match contain_drop(call) {
+                Ok(()) => End::Cancelled,
+                Err(payload) => {
+                    let location = Some(self.location);
+                    Shared::report_panic_of(None, PanicSite::Destructor, &*payload, location);
+                    discard(payload);
+                    End::Panicked
+                }
+            };
+            self.pool.ended(end);
         }
     }
 }

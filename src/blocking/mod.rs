@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use crate::blocking::pool::{Pool, Settings};
 use crate::error::Rejected;
-use crate::event_loop::shutdown::{self, Request};
+use crate::event_loop::shutdown::{self, Request, Scope};
 use crate::event_loop::state::State;
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
@@ -70,7 +70,8 @@ pub enum WhenFull {
     /// It waits for a thread: the default.
     #[default]
     Wait,
-    /// It is refused.
+    /// It is refused. A thread is free a moment after the handle of its job has resolved, not
+    /// before.
     Reject,
 }
 
@@ -209,8 +210,8 @@ impl BlockingGroup {
 
     /// Ends the group gracefully, on these terms.
     ///
-    /// At `timeout` the jobs that have not begun are cancelled; the end waits for those that have,
-    /// for a thread cannot be stopped.
+    /// At `timeout` the jobs that have not begun are cancelled (while every thread is busy, as soon as
+    /// one looks); the end waits for those that have begun, for a thread cannot be stopped.
     ///
     /// # Errors
     ///
@@ -226,7 +227,8 @@ impl BlockingGroup {
     /// Ends the group when no job is queued or running any more; at `timeout` queued ones are
     /// cancelled.
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
-        self.request(Request::Drain { timeout })
+        let scope = Scope::Loop;
+        self.request(Request::Drain { scope, timeout })
     }
 
     /// Ends the group as soon as the running jobs are done; queued ones are cancelled.

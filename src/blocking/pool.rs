@@ -409,7 +409,7 @@ impl Inner {
         if !self.is_at_rest() {
             return None;
         }
-        if self.orphaned || terms.until == Until::Drained {
+        if self.orphaned || matches!(terms.until, Until::Drained(_)) {
             return Some(self.cause_at_rest());
         }
         let Until::Quiet(quiet) = terms.until else {
@@ -424,7 +424,7 @@ impl Inner {
 
     fn cause_at_rest(&self) -> Cause {
         match self.control.terms().map(|terms| terms.until) {
-            Some(Until::Drained) => Cause::Drained,
+            Some(Until::Drained(_)) => Cause::Drained,
             Some(Until::Now) => Cause::Now,
             _ => Cause::Idle,
         }

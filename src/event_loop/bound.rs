@@ -183,7 +183,11 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Place::Made(key) = *self.place.lock() {
+        let made = match *self.place.get_mut() {
+            Place::Made(key) => Some(key),
+            _ => None,
+        };
+        if let Some(key) = made {
             // The value is dropped over there; a loop that has ended has dropped it already.
             self.event_loop.shared().post(Notice::Unbind(key));
         }

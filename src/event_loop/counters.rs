@@ -62,6 +62,10 @@ impl Counters {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn accepted_at_home(&self) -> u64 {
+        get(&self.accepted_at_home)
+    }
+
     /// Accepted and not begun, given what the inbox let in.
     pub(crate) fn pending(&self, accepted_elsewhere: u64) -> usize {
         let accepted = get(&self.accepted_at_home) + accepted_elsewhere;
@@ -88,11 +92,12 @@ impl Counters {
 
 /// Adds one to a counter that only this thread writes.
 fn bump(counter: &AtomicU64) {
-    counter.store(get(counter) + 1, Ordering::Relaxed);
+    // Release pairs with the Acquire in `get`: who sees that a task has ended sees what it submitted.
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
 fn get(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
+    counter.load(Ordering::Acquire)
 }
 
 fn to_usize(count: u64) -> usize {

@@ -41,6 +41,8 @@ pub(crate) struct Inbox<T, N> {
 #[derive(Debug)]
 struct State<T, N> {
     mail: Batch<T, N>,
+    /// Somebody wants the loop to take a turn, with nothing to hand over.
+    nudged: bool,
     gate: Gate,
     /// When the sleeping loop wakes by itself; `None` is never.
     wakes_at: Option<Instant>,
@@ -95,6 +97,7 @@ impl<T, N> Inbox<T, N> {
         Inbox {
             state: Mutex::new(State {
                 mail: Batch::new(),
+                nudged: false,
                 gate: Gate::Open,
                 wakes_at: None,
             }),
@@ -145,6 +148,16 @@ impl<T, N> Inbox<T, N> {
         self.delivered(&state, urgency)
     }
 
+    /// Has the loop take a turn.
+    pub(crate) fn nudge(&self) -> Ring {
+        let mut state = self.state.lock();
+        if state.gate == Gate::Closed {
+            return Ring::NotNeeded;
+        }
+        state.nudged = true;
+        self.delivered(&state, Urgency::Now)
+    }
+
     /// Asks a sleeping loop to look at what is inside: lazy items may be all there is, and while
     /// they fill the loop's bound nothing that would ring gets in.
     #[cold]
@@ -186,6 +199,7 @@ impl<T, N> Inbox<T, N> {
         }
         let mut state = self.state.lock();
         std::mem::swap(&mut state.mail, batch);
+        state.nudged = false;
         self.mail.store(false, Ordering::Relaxed);
         true
     }
@@ -198,7 +212,7 @@ impl<T, N> Inbox<T, N> {
     /// Announces that the loop is about to park until `wakes_at`; refuses if something is inside.
     pub(crate) fn try_sleep(&self, wakes_at: Option<Instant>) -> bool {
         let mut state = self.state.lock();
-        if !state.mail.is_empty() {
+        if state.nudged || !state.mail.is_empty() {
             return false;
         }
         state.wakes_at = wakes_at;
@@ -216,6 +230,18 @@ impl<T, N> Inbox<T, N> {
     pub(crate) fn ring_failed(&self) {
         let _state = self.state.lock();
         self.sleeping.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses new items from here on, if none is inside.
+    pub(crate) fn refuse_new_if_empty(&self) -> bool {
+        let mut state = self.state.lock();
+        if !state.mail.main.is_empty() || !state.mail.tail.is_empty() {
+            return false;
+        }
+        if state.gate == Gate::Open {
+            state.gate = Gate::Draining;
+        }
+        true
     }
 
     /// Refuses new items from here on.
@@ -286,6 +312,29 @@ mod tests {
         let batch = drain(&inbox);
         assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
         assert_eq!(batch.notices, ['x']);
+    }
+
+    #[test]
+    fn a_nudge_is_one_turn_however_often_it_is_given() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert!(inbox.try_sleep(None));
+        assert_eq!(inbox.nudge(), Ring::Needed);
+        assert_eq!(inbox.nudge(), Ring::NotNeeded);
+        assert!(!inbox.try_sleep(None), "the turn has to come first");
+        drain(&inbox);
+        assert!(inbox.try_sleep(None));
+    }
+
+    #[test]
+    fn it_closes_to_new_items_only_when_none_is_inside() {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        let push = |item| inbox.push_new_with(Lane::Main, Urgency::Now, || item);
+        assert!(push(1).is_some());
+        assert!(!inbox.refuse_new_if_empty());
+        assert!(push(2).is_some(), "still open");
+        assert_eq!(drain(&inbox).main, [1, 2]);
+        assert!(inbox.refuse_new_if_empty());
+        assert_eq!(push(3), None);
     }
 
     #[test]

@@ -106,9 +106,9 @@ impl Seat {
     }
 
     /// Gets the driver out to start with, or waits for the start that is under way.
-    fn begin(&self) -> Result<Option<Driver>, RejectReason> {
+    fn begin(&self, patience: Duration) -> Result<Option<Driver>, RejectReason> {
         let this_thread = std::thread::current().id();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience;
         let mut place = self.place.lock();
         loop {
             match *place {
@@ -139,8 +139,8 @@ impl Seat {
     }
 
     /// Waits until a promised thread has begun, or its `LoopThread` was dropped.
-    fn await_promise(&self) -> Result<(), RejectReason> {
-        let deadline = Instant::now() + PATIENCE;
+    fn await_promise(&self, patience: Duration) -> Result<(), RejectReason> {
+        let deadline = Instant::now() + patience;
         let mut place = self.place.lock();
         loop {
             let kind = match *place {
@@ -167,7 +167,15 @@ impl Shared {
         if self.seat.is_taken() {
             return Ok(());
         }
-        self.launch()
+        self.launch(PATIENCE)
+    }
+
+    /// Has the loop start, without waiting for a thread that a factory promises: whoever comes with
+    /// it, or drops it, sees what was asked of the loop.
+    pub(crate) fn start_without_waiting(self: &Arc<Shared>) {
+        if !self.seat.is_taken() {
+            let _ = self.launch(Duration::ZERO);
+        }
     }
 
     /// Takes the seat for the calling thread, if it is free.
@@ -184,12 +192,12 @@ impl Shared {
     }
 
     #[cold]
-    fn launch(self: &Arc<Shared>) -> Result<(), RejectReason> {
+    fn launch(self: &Arc<Shared>, patience: Duration) -> Result<(), RejectReason> {
         let Some(core) = self.core.upgrade() else {
             // The group is gone, and with it every loop that never ran.
             return Err(RejectReason::ShutDown);
         };
-        let Some(driver) = self.seat.begin()? else {
+        let Some(driver) = self.seat.begin(patience)? else {
             return Ok(());
         };
         let thread = LoopThread {
@@ -199,7 +207,7 @@ impl Shared {
                 driver,
             }),
         };
-        let started = self.start(&core, thread);
+        let started = self.start(&core, thread, patience);
         if let Err(reason) = started {
             self.seat.give_up();
             self.end_after_failure(&core, reason);
@@ -212,6 +220,7 @@ impl Shared {
         self: &Arc<Shared>,
         core: &Arc<GroupCore>,
         thread: LoopThread,
+        patience: Duration,
     ) -> Result<(), RejectReason> {
         match &self.config.thread_factory {
             None => {
@@ -244,7 +253,7 @@ impl Shared {
                 }
             }
             Some(factory) => match contain(|| factory(thread)) {
-                Ok(Ok(())) => self.seat.await_promise(),
+                Ok(Ok(())) => self.seat.await_promise(patience),
                 Ok(Err(error)) => Err(RejectReason::ThreadStart(error.kind())),
                 Err(payload) => {
                     discard(payload);

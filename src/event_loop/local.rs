@@ -111,8 +111,6 @@ impl Local {
         self.tail.borrow_mut().extend(mail.tail.drain(..));
         for notice in mail.notices.drain(..) {
             match notice {
-                // Being awake is the whole message.
-                Notice::Look => {}
                 Notice::Unbind(key) => self.unbind(key),
                 Notice::CancelTimer(key) => self.drop_waker(self.timers.cancel(key)),
             }
@@ -210,6 +208,15 @@ impl Local {
 
     pub(crate) fn is_open(&self) -> bool {
         self.open.get()
+    }
+
+    /// Refuses new tasks from here on, if none is waiting.
+    pub(crate) fn refuse_new_if_empty(&self) -> bool {
+        let empty = self.queued() == 0 && self.shared.inbox.refuse_new_if_empty();
+        if empty {
+            self.open.set(false);
+        }
+        empty
     }
 
     /// Refuses new tasks from here on, on this side and on the other.

@@ -34,8 +34,8 @@ use crate::event_loop::bound::LoopBound;
 use crate::event_loop::counters::End;
 use crate::event_loop::hooks::HookId;
 use crate::event_loop::inbox::{Lane, Urgency};
-use crate::event_loop::shared::{Notice, Shared};
-use crate::event_loop::shutdown::Request;
+use crate::event_loop::shared::Shared;
+use crate::event_loop::shutdown::{Request, Scope};
 use crate::event_loop::state::State;
 use crate::group::EventLoopGroup;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
@@ -336,7 +336,7 @@ impl EventLoop {
         let added = self.shared.hooks.add(hook, location);
         // A loop that waits for its end is to run the hook now, and not when its wait is over.
         if added.is_ok() && self.state().is_shutting_down() {
-            self.shared.post(Notice::Look);
+            self.shared.nudge();
         }
         added.map_err(|hook| Rejected::new(hook, RejectReason::ShutDown))
     }
@@ -387,7 +387,8 @@ impl EventLoop {
 
     /// Ends this loop alone when no task of it is live or queued any more, or at `timeout`.
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
-        self.request(Request::Drain { timeout })
+        let scope = Scope::Loop;
+        self.request(Request::Drain { scope, timeout })
     }
 
     /// Ends this loop alone, now.
@@ -418,7 +419,7 @@ impl Drop for EventLoop {
         let before = self.shared.handles.fetch_sub(1, Ordering::SeqCst);
         // The last one besides the group's own: a loop that shuts down may end now.
         if before == 2 && self.state().is_shutting_down() {
-            self.shared.post(Notice::Look);
+            self.shared.nudge();
         }
     }
 }

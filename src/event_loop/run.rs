@@ -34,7 +34,7 @@ use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::local::Local;
-use crate::event_loop::shared::{Ending, Mail, Notice, Shared};
+use crate::event_loop::shared::{Ending, Mail, Shared};
 use crate::event_loop::shutdown::{self, Progress, Request, Step};
 use crate::panic::{PanicSite, Payload, contain, contain_drop, discard, message};
 use crate::reactor::{Driver, Until};
@@ -119,7 +119,7 @@ fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
         let first = !woken.swap(true, Ordering::Release);
         // At home the flag is looked at before the loop sleeps.
         if first && context::with_home(&shared, |_| ()).is_none() {
-            shared.post(Notice::Look);
+            shared.nudge();
         }
     })
 }
@@ -386,6 +386,7 @@ impl Runner {
             discard(payload);
         }
         drop(driver);
+        shared.bell.close();
         let terms = shared.control.lock().terms();
         let ending = Ending {
             started: true,

@@ -2,7 +2,8 @@
 //!
 //! - Everything a submitter needs is here: the mailbox, the bell, the state, the counters.
 //! - It holds its group weakly; the loop thread is what keeps a group's core alive.
-//! - Locks are leaves: no two of them are held at once, and none while user code runs.
+//! - No lock is held while user code runs, and they nest in one place only: the seat's over those of
+//!   the hooks and the inbox, to close all three in one step.
 //!
 //! A submission goes: thread started → bound → gate → queue. Each step may refuse, and what a step
 //! has taken is given back when a later one refuses.
@@ -37,8 +38,6 @@ pub(crate) type Mail = Batch<Runnable, Notice>;
 /// A message to the loop itself: not a task, never refused while the loop lives.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// Something changed that the loop looks at in every turn.
-    Look,
     /// The last handle of a loop-bound value is gone.
     Unbind(arena::Key),
     /// A timer of this loop was dropped elsewhere.
@@ -199,6 +198,11 @@ impl Shared {
         self.inbox.ring_failed();
     }
 
+    /// Has the loop take a turn: something changed that it looks at in every turn.
+    pub(crate) fn nudge(&self) {
+        self.answer(self.inbox.nudge());
+    }
+
     /// Leaves a message for the loop.
     pub(crate) fn post(&self, notice: Notice) {
         let ring = self.inbox.post(notice, Urgency::Now);
@@ -209,6 +213,16 @@ impl Shared {
     pub(crate) fn post_lazily(&self, notice: Notice) {
         let ring = self.inbox.post(notice, Urgency::Lazy);
         self.answer(ring);
+    }
+
+    /// Tasks ever accepted.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.counters.accepted_at_home() + self.inbox.accepted()
+    }
+
+    /// Whether nothing is queued or live.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.counters.live() == 0 && self.pending() == 0
     }
 
     pub(crate) fn pending(&self) -> usize {

@@ -7,6 +7,8 @@
 //! ```
 //!
 //! - The first request sets the terms; `shutdown_now` may shorten them; all others only observe.
+//! - A loop that ends by itself closes its gate in the critical section that finds nothing inside:
+//!   what is accepted gets its time, and is not cut off by an end that was decided a moment earlier.
 //! - Activity is a task polled or accepted, or a hook run. The quiet period is measured from the later
 //!   of the request and the last activity, and waited for in the driver: no sleeping, no ticking.
 //! - The timeout is looked at in every turn, whether tasks are queued or not: a task that wakes
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant};
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::local::Local;
-use crate::event_loop::shared::{Ending, Mail, Notice, Shared};
+use crate::event_loop::shared::{Ending, Mail, Shared};
 use crate::event_loop::state::State;
 use crate::group::GroupCore;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
@@ -52,8 +54,16 @@ pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
     Graceful { quiet: Duration, timeout: Duration },
-    Drain { timeout: Duration },
+    Drain { scope: Scope, timeout: Duration },
     Now,
+}
+
+/// Whose tasks a drain waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Loop,
+    /// All loops of the group: they end together, so that tasks can submit to each other to the last.
+    Group,
 }
 
 /// What has been asked for; protected by its lock in [`Shared`].
@@ -72,7 +82,7 @@ pub(crate) struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     Quiet(Duration),
-    Drained,
+    Drained(Scope),
     Now,
 }
 
@@ -85,7 +95,7 @@ impl Control {
             (none, request) => {
                 let (until, timeout) = match request {
                     Request::Graceful { quiet, timeout } => (Until::Quiet(quiet), timeout),
-                    Request::Drain { timeout } => (Until::Drained, timeout),
+                    Request::Drain { scope, timeout } => (Until::Drained(scope), timeout),
                     Request::Now => (Until::Now, Duration::ZERO),
                 };
                 *none = Some(Terms {
@@ -118,8 +128,8 @@ impl Shared {
         }
         self.state.advance(State::ShuttingDown);
         self.announce_shutdown();
-        // A message, not a flag: a loop that is about to sleep must find it under the lock.
-        self.post(Notice::Look);
+        // Under the inbox lock: a loop that is about to sleep must not miss it.
+        self.nudge();
     }
 
     /// Ends a loop that never had a thread; starts one only if there are hooks to run.
@@ -132,7 +142,7 @@ impl Shared {
             // A hook that was there a moment ago may have been taken back: then look again.
             if !self.hooks.is_empty() {
                 // A failure ends the loop as well: `end_after_failure`.
-                let _ = self.ensure_started();
+                self.start_without_waiting();
                 return;
             }
         }
@@ -168,6 +178,7 @@ impl Shared {
             return false;
         };
         drop(driver);
+        self.bell.close();
         self.hooks.close();
         while let Some(hook) = self.hooks.pop(HookId::END) {
             if let Err(payload) = contain_drop(hook) {
@@ -179,7 +190,7 @@ impl Shared {
         let terms = self.control.lock().terms();
         let cause = match (&failure, terms.map(|terms| terms.until)) {
             (Some(_), _) => Cause::Failed,
-            (None, Some(Until::Drained)) => Cause::Drained,
+            (None, Some(Until::Drained(_))) => Cause::Drained,
             (None, Some(Until::Now)) => Cause::Now,
             (None, _) => Cause::Idle,
         };
@@ -255,28 +266,46 @@ impl Progress {
             self.last_activity = now;
             return Step::Wait(Some(now));
         }
-        if shared.counters.live() == 0 && shared.pending() == 0 {
-            if terms.until == Until::Drained {
-                return Step::End(Cause::Drained);
+        if shared.is_at_rest() {
+            let drained = match terms.until {
+                Until::Drained(Scope::Loop) => true,
+                Until::Drained(Scope::Group) => local.core.is_at_rest(),
+                Until::Quiet(_) | Until::Now => false,
+            };
+            if drained {
+                if terms.until == Until::Drained(Scope::Group) {
+                    // The others may have come to rest before and be waiting for this news.
+                    local.core.nudge();
+                }
+                return end(local, Cause::Drained, now);
             }
             if shared.is_unreachable() {
-                return Step::End(Cause::Idle);
+                return end(local, Cause::Idle, now);
             }
         }
         let quiet_at = match terms.until {
             Until::Quiet(quiet) => {
                 let quiet_at = self.last_activity.checked_add(quiet);
                 if quiet_at.is_some_and(|quiet_at| now >= quiet_at) {
-                    return Step::End(Cause::Quiet);
+                    return end(local, Cause::Quiet, now);
                 }
                 quiet_at
             }
-            Until::Drained | Until::Now => None,
+            Until::Drained(_) | Until::Now => None,
         };
         Step::Wait(match (quiet_at, terms.deadline) {
             (Some(quiet_at), Some(deadline)) => Some(quiet_at.min(deadline)),
             (one, other) => one.or(other),
         })
+    }
+}
+
+/// Ends the loop, unless something has come in since it looked: then it goes on.
+fn end(local: &Local, cause: Cause, now: Instant) -> Step {
+    if local.refuse_new_if_empty() {
+        Step::End(cause)
+    } else {
+        Step::Wait(Some(now))
     }
 }
 
@@ -317,8 +346,8 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     local.refuse_new();
     local.collect(mail);
     if !matches!(cause, Cause::Timeout | Cause::Now | Cause::Failed) {
-        // What came in between the last look and the gate was accepted: it gets its run. It is
-        // taken out first, or a task that wakes itself would take the run of one in a later lane.
+        // What was accepted, or woken, between the last look and the gate gets its run. It is taken
+        // out first, or a task that wakes itself would take the run of one in a later lane.
         let accepted: Vec<_> = std::iter::from_fn(|| local.next_of_any()).collect();
         for runnable in accepted {
             local.run_one(runnable);

@@ -35,7 +35,8 @@ pub(crate) enum Driver {
 /// How other threads end the wait.
 #[derive(Debug)]
 pub(crate) enum Doorbell {
-    Io(Mutex<mio::Waker>),
+    /// `None` once the loop has ended: handles that stay keep no descriptor open.
+    Io(Mutex<Option<mio::Waker>>),
     Park(Arc<Parker>),
 }
 
@@ -48,7 +49,7 @@ impl Driver {
             events: Events::with_capacity(1024),
             health: Health::default(),
         };
-        Ok((Driver::Io(reactor), Doorbell::Io(Mutex::new(waker))))
+        Ok((Driver::Io(reactor), Doorbell::Io(Mutex::new(Some(waker)))))
     }
 
     /// A driver that only parks.
@@ -87,7 +88,17 @@ impl Doorbell {
                 parker.unpark();
                 Ok(())
             }
-            Doorbell::Io(waker) => waker.lock().wake(),
+            Doorbell::Io(waker) => match &*waker.lock() {
+                Some(waker) => waker.wake(),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Gives the descriptor back: there is nobody left to wake.
+    pub(crate) fn close(&self) {
+        if let Doorbell::Io(waker) = self {
+            *waker.lock() = None;
         }
     }
 }
@@ -151,7 +162,7 @@ impl Reactor {
     fn rebuild(&mut self, bell: &Doorbell) -> io::Result<()> {
         let (poll, waker) = selector()?;
         if let Doorbell::Io(slot) = bell {
-            *slot.lock() = waker;
+            *slot.lock() = Some(waker);
         }
         self.poll = poll;
         self.health.rebuilt();
