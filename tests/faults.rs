@@ -13,26 +13,10 @@ use std::time::{Duration, Instant};
 
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::{Cause, EventLoop, EventLoopGroup, RejectReason, yield_now};
-use util::{Door, DropCount, eventually, in_child, is_child, within};
+use util::{Door, DropCount, alone, eventually, within};
 
 /// Larger than the address space of any process: no thread starts with it.
 const IMPOSSIBLE_STACK: usize = 1 << 47;
-
-/// Runs `body` in a process of its own: it does things to the process that others must not see.
-#[track_caller]
-fn alone(test: &str, body: impl FnOnce() + Send + 'static) {
-    if is_child() {
-        return within(body);
-    }
-    let output = in_child(test);
-    assert!(
-        output.status.success(),
-        "{}\n{}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
 
 /// Every descriptor of this process with what it leads to.
 fn descriptors() -> Vec<(RawFd, String)> {

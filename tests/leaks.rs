@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use loopgroup::EventLoopGroup;
 use loopgroup::blocking::BlockingGroup;
-use util::{DropCount, eventually, in_child, is_child, thread_of, within};
+use util::{DropCount, alone, entries, eventually, thread_of};
 
 struct Counting;
 
@@ -38,26 +38,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Runs `body` in a process of its own, where nobody else allocates.
-#[track_caller]
-fn alone(test: &str, body: impl FnOnce() + Send + 'static) {
-    if is_child() {
-        return within(body);
-    }
-    let output = in_child(test);
-    assert!(
-        output.status.success(),
-        "{}\n{}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn entries(directory: &str) -> usize {
-    fs::read_dir(directory).unwrap().count()
-}
 
 /// Whether every other thread waits for this one.
 fn others_sleep() -> bool {

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use loopgroup::{EventLoop, EventLoopGroup, RejectReason, TerminationFuture};
-use util::{Door, DropCount, Log, Probe, eventually, in_child, is_child, thread_of, within};
+use util::{Door, DropCount, Log, Probe, alone, eventually, thread_of, within};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -40,22 +40,6 @@ thread_local! {
 /// Has `call` run by the destructors of this thread's locals.
 fn at_exit(call: impl FnOnce() + 'static) {
     LAST.set(Some(OnDrop::new(call)));
-}
-
-/// Runs `body` in a process of its own: a panic among such destructors ends the process.
-#[track_caller]
-fn alone(test: &str, body: impl FnOnce() + Send + 'static) {
-    if is_child() {
-        return within(body);
-    }
-    let output = in_child(test);
-    assert!(
-        output.status.success(),
-        "{}\n{}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
 }
 
 fn one_loop() -> EventLoopGroup {
