@@ -20,7 +20,7 @@ use crate::event_loop::shared::Shared;
 use crate::event_loop::state::StateCell;
 use crate::group::{EventLoopGroup, GroupCore, Token};
 use crate::panic::{PanicHandler, TaskPanic, contain, discard};
-use crate::reactor::{Doorbell, Driver};
+use crate::reactor::{Driver, Port};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::termination::Termination;
 
@@ -68,6 +68,17 @@ pub enum WaitStrategy {
     Busy,
 }
 
+/// When a loop that shuts down closes its channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseChannels {
+    /// At the end of its shutdown: handlers finish with their peers. The default.
+    #[default]
+    AtEnd,
+    /// At its start, as Netty does.
+    Immediately,
+}
+
 /// What a group was built with, shared by its loops.
 pub(crate) struct Config {
     pub(crate) thread_names: Vec<String>,
@@ -78,6 +89,7 @@ pub(crate) struct Config {
     pub(crate) reject_policy: RejectPolicy,
     pub(crate) wait_strategy: WaitStrategy,
     pub(crate) io_ratio: u32,
+    pub(crate) close_channels: CloseChannels,
     pub(crate) clock: Clock,
 }
 
@@ -117,6 +129,7 @@ pub struct Builder {
     reject_policy: RejectPolicy,
     io_ratio: u32,
     wait_strategy: WaitStrategy,
+    close_channels: CloseChannels,
     io: bool,
     clock: Clock,
 }
@@ -135,6 +148,7 @@ impl Builder {
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
             wait_strategy: WaitStrategy::default(),
+            close_channels: CloseChannels::default(),
             io: true,
             clock: Clock::System,
         }
@@ -237,6 +251,12 @@ impl Builder {
         self
     }
 
+    /// Sets when a loop that shuts down closes its channels; the default is at the end.
+    pub fn close_channels(mut self, when: CloseChannels) -> Builder {
+        self.close_channels = when;
+        self
+    }
+
     /// Makes an executor group: loops without a selector, to offload handlers to.
     pub fn without_io(mut self) -> Builder {
         self.io = false;
@@ -273,6 +293,7 @@ impl Builder {
             reject_policy: self.reject_policy,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
+            close_channels: self.close_channels,
             clock: self.clock,
         });
         Ok(assemble(
@@ -355,7 +376,7 @@ fn loop_error(index: usize, loops: usize, error: &io::Error) -> io::Error {
 
 /// Puts a group together out of parts that exist already: this cannot fail.
 fn assemble(
-    drivers: Vec<(Driver, Doorbell)>,
+    drivers: Vec<(Driver, Port)>,
     config: &Arc<Config>,
     chooser: Option<Box<dyn Chooser>>,
     max_pending_tasks: Option<usize>,
@@ -365,11 +386,11 @@ fn assemble(
     // The loops know their group weakly, so the group is tied to itself while it is made.
     let token = Arc::new_cyclic(|token| {
         let core = Arc::new_cyclic(|core| {
-            let make = |(index, (driver, bell)): (usize, (Driver, Doorbell))| {
+            let make = |(index, (driver, port)): (usize, (Driver, Port))| {
                 EventLoop::new(&Arc::new(Shared {
                     index,
                     inbox: Inbox::new(),
-                    bell,
+                    port,
                     state: StateCell::new(),
                     counters: Counters::default(),
                     bound: max_pending_tasks.map(Bound::new),

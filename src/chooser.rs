@@ -74,6 +74,14 @@ impl<'a> GroupView<'a> {
         self.core.loops.get(index).map_or(0, |one| one.live_tasks())
     }
 
+    /// Returns how many channels are registered with loop `index`; 0 if there is no such loop.
+    pub fn channels(&self, index: usize) -> usize {
+        self.core
+            .loops
+            .get(index)
+            .map_or(0, |one| one.registered_channels())
+    }
+
     /// Says whether loop `index` exists and no shutdown of it was requested.
     pub fn is_accepting(&self, index: usize) -> bool {
         self.core
@@ -152,7 +160,7 @@ impl Chooser for RoundRobin {
     }
 }
 
-/// Looks at two different loops and takes the less loaded one, by pending plus live tasks.
+/// Looks at two different loops and takes the less loaded one, by pending and live tasks and channels.
 ///
 /// # Examples
 ///
@@ -185,7 +193,8 @@ impl Chooser for LeastLoaded {
         let load = |index: usize| {
             // A loop that is going away is taken only if the other one is going too.
             let leaving = !group.is_accepting(index);
-            (leaving, group.pending(index) + group.live(index))
+            let load = group.pending(index) + group.live(index) + group.channels(index);
+            (leaving, load)
         };
         if load(second) < load(first) {
             second

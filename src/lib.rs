@@ -100,6 +100,8 @@ mod current;
 mod error;
 mod event_loop;
 mod group;
+pub mod io;
+pub mod net;
 mod panic;
 mod park;
 mod random;
@@ -113,7 +115,7 @@ pub mod time;
 mod waiters;
 
 pub use block_on::block_on;
-pub use builder::{Builder, RejectPolicy, Verdict, WaitStrategy};
+pub use builder::{Builder, CloseChannels, RejectPolicy, Verdict, WaitStrategy};
 pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};
 pub use current::{
     ShutdownRequested, YieldNow, run, shutdown_requested, spawn, spawn_local, try_spawn,

@@ -80,6 +80,7 @@ pub(crate) struct Figures {
     pub(crate) cancelled: u64,
     pub(crate) hooks_run: u64,
     pub(crate) hooks_panicked: u64,
+    pub(crate) channels_closed: u64,
 }
 
 impl LoopReport {
@@ -141,6 +142,11 @@ impl LoopReport {
     /// Returns how many shutdown hooks panicked.
     pub fn hooks_panicked(&self) -> u64 {
         self.figures.hooks_panicked
+    }
+
+    /// Returns how many channels were still registered when the loop closed them.
+    pub fn channels_closed(&self) -> u64 {
+        self.figures.channels_closed
     }
 
     /// Says whether everything that was accepted completed, no hook panicked and the loop did not
@@ -244,6 +250,11 @@ impl TerminationReport {
     /// Returns how many shutdown hooks panicked.
     pub fn hooks_panicked(&self) -> u64 {
         self.sum(LoopReport::hooks_panicked)
+    }
+
+    /// Returns how many channels were still registered when their loops closed them.
+    pub fn channels_closed(&self) -> u64 {
+        self.sum(LoopReport::channels_closed)
     }
 
     fn sum(&self, figure: impl Fn(&LoopReport) -> u64) -> u64 {

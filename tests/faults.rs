@@ -67,12 +67,15 @@ fn break_selector(fd: RawFd, with: &File) {
     assert_eq!(unsafe { libc::dup2(with.as_raw_fd(), fd) }, fd);
 }
 
-/// One loop with a selector, and that selector.
-fn one_loop() -> (EventLoopGroup, RawFd) {
+/// Descriptors that lead to the selector of a loop: the one it waits in, and the one that other
+/// threads register with.
+const PER_LOOP: usize = 2;
+
+/// One loop with a selector.
+fn one_loop() -> EventLoopGroup {
     let group = EventLoopGroup::new(1).unwrap();
-    let fds = selectors();
-    assert_eq!(fds.len(), 1, "one selector per loop");
-    (group, fds[0])
+    assert_eq!(selectors().len(), PER_LOOP);
+    group
 }
 
 #[test]
@@ -81,15 +84,15 @@ fn a_reactor_that_cannot_be_made_names_its_loop_and_leaks_no_descriptor() {
         "a_reactor_that_cannot_be_made_names_its_loop_and_leaks_no_descriptor",
         || {
             let mut files = exhaust();
-            // Two for each of three loops, and a selector without bell for the fourth.
-            files.truncate(files.len() - 7);
+            // Three for each of three loops, and a selector without bell for the fourth.
+            files.truncate(files.len() - 10);
             let error = EventLoopGroup::new(8).unwrap_err();
             assert!(
                 error.to_string().contains("could not create loop 3 of 8"),
                 "{error}"
             );
-            let again: Vec<_> = (0..7).map(|_| File::open("/dev/null").unwrap()).collect();
-            assert!(File::open("/dev/null").is_err(), "seven are free, no more");
+            let again: Vec<_> = (0..10).map(|_| File::open("/dev/null").unwrap()).collect();
+            assert!(File::open("/dev/null").is_err(), "ten are free, no more");
             drop(again);
             // What was freed is enough for three loops, and they work.
             let group = EventLoopGroup::new(3).unwrap();
@@ -107,7 +110,7 @@ fn a_loop_whose_selector_breaks_rebuilds_it_and_goes_on() {
         "a_loop_whose_selector_breaks_rebuilds_it_and_goes_on",
         || {
             let null = File::open("/dev/null").unwrap();
-            let (group, selector) = one_loop();
+            let group = one_loop();
             let before = descriptors().len();
             let door = Door::new();
             let waiting = group.spawn(door.opened());
@@ -122,9 +125,10 @@ fn a_loop_whose_selector_breaks_rebuilds_it_and_goes_on() {
                     let answer = group.spawn(async move { round });
                     assert_eq!(group.block_on(answer).unwrap(), round);
                 }
-                eventually("there is a selector again", || selectors().len() == 1);
+                eventually("there is a selector again", || {
+                    selectors().len() == PER_LOOP
+                });
             }
-            let _ = selector;
             door.open();
             group.block_on(waiting).unwrap();
             assert_eq!(descriptors().len(), before, "the broken ones are closed");
@@ -141,7 +145,7 @@ fn a_loop_that_cannot_rebuild_fails_in_the_open_and_alone() {
         "a_loop_that_cannot_rebuild_fails_in_the_open_and_alone",
         || {
             let null = File::open("/dev/null").unwrap();
-            let (group, selector) = one_loop();
+            let group = one_loop();
             let healthy = EventLoopGroup::builder()
                 .loops(1)
                 .without_io()
@@ -160,8 +164,11 @@ fn a_loop_that_cannot_rebuild_fails_in_the_open_and_alone() {
             let home = util::thread_of(&ev);
             let hook = queued.clone();
             ev.add_shutdown_hook(move || hook.open()).unwrap();
+            let selector = selectors();
             let files = exhaust();
-            break_selector(selector, &null);
+            for fd in selector {
+                break_selector(fd, &null);
+            }
             // The next turns find the selector broken, and no descriptor for another.
             while !ev.state().is_terminated() {
                 drop(ev.try_spawn(async {}));
@@ -267,13 +274,19 @@ fn every_descriptor_is_close_on_exec() {
         let group = EventLoopGroup::new(3).unwrap();
         group.start().unwrap();
         let null = File::open("/dev/null").unwrap();
-        break_selector(selectors()[0], &null);
+        let mut fds = selectors();
+        fds.sort_unstable();
+        for fd in &fds[..PER_LOOP] {
+            break_selector(*fd, &null);
+        }
         for index in 0..3 {
             for _ in 0..3 {
                 group.block_on(group.spawn_on(index, async {})).unwrap();
             }
         }
-        eventually("the broken selector is rebuilt", || selectors().len() == 3);
+        eventually("the broken selector is rebuilt", || {
+            selectors().len() == 3 * PER_LOOP
+        });
         let mut ours = 0;
         for (fd, target) in descriptors() {
             if before.iter().any(|(other, _)| *other == fd) || fd == null.as_raw_fd() {
@@ -284,7 +297,7 @@ fn every_descriptor_is_close_on_exec() {
             let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
             assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "{fd}: {target}");
         }
-        assert_eq!(ours, 6, "a selector and a bell per loop");
+        assert_eq!(ours, 9, "a selector, its double and a bell per loop");
     });
 }
 

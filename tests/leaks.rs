@@ -65,9 +65,14 @@ fn repeat(times: usize, cycle: impl Fn()) {
     }
     // The system lists a thread for a moment after it was joined.
     eventually("the threads are gone", || {
-        entries("/proc/self/task") == before.2
+        entries("/proc/self/task") <= before.2
     });
-    assert_eq!(held(), before, "bytes, descriptors, threads");
+    let after = held();
+    assert_eq!(
+        (after.0, after.1),
+        (before.0, before.1),
+        "bytes, descriptors"
+    );
 }
 
 /// Uses a group in most of the ways there are.

@@ -122,6 +122,18 @@ pub(crate) fn is_loop() -> bool {
     with_local(|_| ()).is_some()
 }
 
+/// Whether the running task may do one more operation in this poll; a thread that is no loop may.
+pub(crate) fn may_go_on() -> bool {
+    with_local(Local::spend).unwrap_or(true)
+}
+
+/// Waits for the next poll if the running task has done enough in this one.
+pub(crate) async fn go_on() {
+    if !may_go_on() {
+        crate::current::yield_now().await;
+    }
+}
+
 /// Drops a task that `shared` has refused: it is not counted, and a panic of its destructor is
 /// `shared`'s to report.
 pub(crate) fn drop_refused(shared: &Arc<Shared>, runnable: Runnable) {

@@ -30,6 +30,7 @@ pub(crate) struct Counters {
     cancelled: AtomicU64,
     hooks_run: AtomicU64,
     hooks_panicked: AtomicU64,
+    channels_closed: AtomicU64,
     /// Written by whoever is refused; outlives the loop in its report.
     pub(crate) rejected: Arc<AtomicU64>,
 }
@@ -56,6 +57,12 @@ impl Counters {
         if panicked {
             bump(&self.hooks_panicked);
         }
+    }
+
+    pub(crate) fn channels_closed(&self, closed: usize) {
+        let before = self.channels_closed.load(Ordering::Relaxed);
+        self.channels_closed
+            .store(before + closed as u64, Ordering::Release);
     }
 
     pub(crate) fn reject(&self) {
@@ -86,6 +93,7 @@ impl Counters {
             cancelled: get(&self.cancelled),
             hooks_run: get(&self.hooks_run),
             hooks_panicked: get(&self.hooks_panicked),
+            channels_closed: get(&self.channels_closed),
         }
     }
 }

@@ -48,7 +48,12 @@ pub(crate) struct Local {
     open: Cell<bool>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
+    /// Operations that the running task may still do in this poll.
+    budget: Cell<u32>,
 }
+
+/// Operations of one poll: a task that always finds its socket ready yields after so many.
+const BUDGET: u32 = 128;
 
 /// Why a task is woken, which decides where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +61,6 @@ enum Waking {
     /// Something happened to it.
     Task,
     /// The reactor found something ready: I/O work.
-    #[allow(dead_code, reason = "set by the reactor once it has sources")]
     Io,
     /// It is to be dropped.
     Doomed,
@@ -79,6 +83,7 @@ impl Local {
             arena: RefCell::default(),
             open: Cell::new(true),
             polls: Cell::new(0),
+            budget: Cell::new(BUDGET),
         }
     }
 
@@ -133,6 +138,28 @@ impl Local {
                 self.shared.report_panic(PanicSite::Waker, &*payload, None);
                 discard(payload);
             }
+        }
+    }
+
+    /// Wakes whoever waited for what the selector found ready: I/O work.
+    pub(crate) fn wake_ready(&self, ready: &mut Vec<Waker>) {
+        self.waking.set(Waking::Io);
+        for waker in ready.drain(..) {
+            if let Err(payload) = contain(|| waker.wake()) {
+                self.shared.report_panic(PanicSite::Waker, &*payload, None);
+                discard(payload);
+            }
+        }
+        self.waking.set(Waking::Task);
+    }
+
+    /// Closes every channel of the loop; whoever waits for one is woken to an error.
+    pub(crate) fn close_channels(&self) {
+        if let Some(table) = &self.shared.port.table {
+            let mut woken = Vec::new();
+            let closed = table.close(&mut woken);
+            self.shared.counters.channels_closed(closed);
+            self.wake_ready(&mut woken);
         }
     }
 
@@ -199,7 +226,19 @@ impl Local {
     /// Runs a task once.
     pub(crate) fn run_one(&self, runnable: Runnable) {
         self.polls.set(self.polls.get() + 1);
+        self.renew_budget();
         runnable.run();
+    }
+
+    pub(crate) fn renew_budget(&self) {
+        self.budget.set(BUDGET);
+    }
+
+    /// Takes one operation out of the budget; `false` if it is used up.
+    pub(crate) fn spend(&self) -> bool {
+        let budget = self.budget.get();
+        self.budget.set(budget.saturating_sub(1));
+        budget > 0
     }
 
     pub(crate) fn polls(&self) -> u64 {

@@ -120,6 +120,12 @@ impl EventLoop {
         self.shared.counters.live()
     }
 
+    /// Returns how many channels are registered with the loop. Any thread, no hop.
+    pub fn registered_channels(&self) -> usize {
+        let table = self.shared.port.table.as_ref();
+        table.map_or(0, |table| table.len())
+    }
+
     /// Spawns a future on this loop.
     ///
     /// A refusal shows in the handle; see [`try_spawn`](EventLoop::try_spawn) to get the future back.

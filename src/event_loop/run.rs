@@ -29,7 +29,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::builder::WaitStrategy;
+use crate::builder::{CloseChannels, WaitStrategy};
 use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
@@ -83,6 +83,7 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
         let ending = loop {
             // Relaxed is enough at home; from elsewhere the inbox lock orders the wake.
             if woken.swap(false, Ordering::Acquire) {
+                runner.local.renew_budget();
                 match contain(|| future.as_mut().poll(&mut cx)) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {
@@ -168,7 +169,7 @@ pub(crate) struct Runner {
     local: Rc<Local>,
     driver: Driver,
     mail: Mail,
-    /// Wakers on their way from the timers; empty between two turns.
+    /// Wakers on their way from the timers or the selector; empty in between.
     due: Vec<Waker>,
     /// `Some` once the loop has noticed that it shuts down.
     progress: Option<Progress>,
@@ -302,6 +303,9 @@ impl Runner {
         let terms = terms.expect("the terms are set before the state");
         let progress = self.progress.get_or_insert_with(|| {
             local.start_closing();
+            if local.shared.config.close_channels == CloseChannels::Immediately {
+                local.close_channels();
+            }
             Progress::begin(local, now)
         });
         local.drop_given_up();
@@ -313,7 +317,7 @@ impl Runner {
         let local = Rc::clone(&self.local);
         let shared = &local.shared;
         if local.queued() > 0 || !may_sleep() {
-            return self.driver.look(&shared.bell);
+            return self.look();
         }
         match shared.config.wait_strategy {
             WaitStrategy::Park => {}
@@ -324,14 +328,22 @@ impl Runner {
             }
             WaitStrategy::Busy => {
                 std::hint::spin_loop();
-                return self.driver.look(&shared.bell);
+                return self.look();
             }
         }
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
-            return self.driver.look(&shared.bell);
+            return self.look();
         }
-        let result = self.driver.wait(&shared.bell, until);
+        let result = self.driver.wait(&shared.port, until, &mut self.due);
         shared.inbox.awake();
+        local.wake_ready(&mut self.due);
+        result
+    }
+
+    /// Takes what is ready now.
+    fn look(&mut self) -> io::Result<()> {
+        let result = self.driver.look(&self.local.shared.port, &mut self.due);
+        self.local.wake_ready(&mut self.due);
         result
     }
 
@@ -345,7 +357,7 @@ impl Runner {
                 }
                 std::hint::spin_loop();
             }
-            self.driver.look(&self.local.shared.bell)?;
+            self.look()?;
             if self.local.queued() > 0 {
                 return Ok(true);
             }
@@ -386,7 +398,7 @@ impl Runner {
             discard(payload);
         }
         drop(driver);
-        shared.bell.close();
+        shared.port.close();
         let terms = shared.control.lock().terms();
         let ending = Ending {
             started: true,

@@ -25,7 +25,7 @@ use crate::event_loop::shutdown::Control;
 use crate::event_loop::state::{State, StateCell};
 use crate::group::{GroupCore, Token};
 use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
-use crate::reactor::Doorbell;
+use crate::reactor::Port;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 use crate::task::Runnable;
 use crate::termination::Termination;
@@ -48,7 +48,7 @@ pub(crate) enum Notice {
 pub(crate) struct Shared {
     pub(crate) index: usize,
     pub(crate) inbox: Inbox<Runnable, Notice>,
-    pub(crate) bell: Doorbell,
+    pub(crate) port: Port,
     pub(crate) state: StateCell,
     pub(crate) counters: Counters,
     pub(crate) bound: Option<Bound>,
@@ -190,7 +190,7 @@ impl Shared {
         // The write of a few bytes to an eventfd does not fail; should it, the duty to ring is
         // handed to the next producer.
         for _ in 0..16 {
-            if self.bell.ring().is_ok() {
+            if self.port.bell.ring().is_ok() {
                 return;
             }
             std::thread::yield_now();

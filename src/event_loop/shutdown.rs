@@ -178,7 +178,7 @@ impl Shared {
             return false;
         };
         drop(driver);
-        self.bell.close();
+        self.port.close();
         self.hooks.close();
         while let Some(hook) = self.hooks.pop(HookId::END) {
             if let Err(payload) = contain_drop(hook) {
@@ -342,6 +342,13 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     while let Some(hook) = shared.hooks.pop(HookId::END) {
         run_hook(local, hook);
     }
+    // Channels close while tasks can still run: whoever waits for one hears of it, once.
+    local.close_channels();
+    for _ in 0..local.queued_io() {
+        if let Some(runnable) = local.next_io_task() {
+            local.run_one(runnable);
+        }
+    }
     shared.state.advance(State::Shutdown);
     local.refuse_new();
     local.collect(mail);
@@ -387,7 +394,7 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
         if local.has_live() {
             // Some thread has taken a wake and not pushed it yet: its push rings.
             if shared.inbox.try_sleep(None) {
-                if driver.wait(&shared.bell, None).is_err() {
+                if driver.wait(&shared.port, None, &mut Vec::new()).is_err() {
                     std::thread::yield_now();
                 }
                 shared.inbox.awake();

@@ -1,23 +1,31 @@
-//! The wait of a loop, and the bell that ends it.
+//! The wait of a loop: for its bell, and for the descriptors in its table.
 //!
 //! - A loop waits in its driver and nowhere else: in `mio` when the group does I/O, on a parking
 //!   place when it does not.
 //! - A ring before the wait is remembered by the driver, so `sleeping → ring → wait` cannot hang.
 //! - `EINTR` is no event and no error.
 //! - Any other error, and 512 waits in a row that end early and with nothing, rebuild the reactor:
-//!   a new selector, a new bell. Producers that still hold the old bell rang for a loop that is awake
-//!   by now, so nothing is lost. Three rebuilds in a row without one good wait are a failure.
+//!   a new selector, a new bell, every descriptor registered again. Producers that still hold the old
+//!   bell rang for a loop that is awake by now, so nothing is lost. Three rebuilds in a row without
+//!   one good wait are a failure.
+//! - Whoever waits for a descriptor is handed out, to be woken by the loop with nothing held.
+
+pub(crate) mod registered;
+pub(crate) mod source;
+pub(crate) mod table;
 
 use std::io;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 
 use crate::park::{Parker, round_up};
+use crate::reactor::table::Table;
 use crate::sync::{Arc, Mutex};
 
-/// The token of the bell; sources count from 0 upwards.
-const BELL: Token = Token(usize::MAX);
+/// The token of the bell, which no descriptor can have.
+pub(crate) const BELL: Token = Token(usize::MAX);
 /// Waits in a row that may end early and with nothing; Netty's figure.
 const PREMATURE_LIMIT: u32 = 512;
 /// Rebuilds in a row that may be tried.
@@ -32,6 +40,27 @@ pub(crate) enum Driver {
     Park(Arc<Parker>),
 }
 
+/// What other threads reach of a driver.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) bell: Doorbell,
+    /// `None` for a loop without a selector.
+    pub(crate) table: Option<Table>,
+}
+
+impl Port {
+    /// Gives the descriptors back: there is nobody left to wake.
+    pub(crate) fn close(&self) {
+        if let Some(table) = &self.table {
+            // What is still in there was shut when the loop closed its channels.
+            table.close(&mut Vec::new());
+        }
+        if let Doorbell::Io(waker) = &self.bell {
+            *waker.lock() = None;
+        }
+    }
+}
+
 /// How other threads end the wait.
 #[derive(Debug)]
 pub(crate) enum Doorbell {
@@ -42,40 +71,55 @@ pub(crate) enum Doorbell {
 
 impl Driver {
     /// A driver with a selector.
-    pub(crate) fn with_io() -> io::Result<(Driver, Doorbell)> {
+    pub(crate) fn with_io() -> io::Result<(Driver, Port)> {
         let (poll, waker) = selector()?;
+        let table = Table::new(poll.registry().try_clone()?);
         let reactor = Reactor {
             poll,
             events: Events::with_capacity(1024),
             health: Health::default(),
         };
-        Ok((Driver::Io(reactor), Doorbell::Io(Mutex::new(Some(waker)))))
+        let port = Port {
+            bell: Doorbell::Io(Mutex::new(Some(waker))),
+            table: Some(table),
+        };
+        Ok((Driver::Io(reactor), port))
     }
 
     /// A driver that only parks.
-    pub(crate) fn without_io() -> (Driver, Doorbell) {
+    pub(crate) fn without_io() -> (Driver, Port) {
         let parker = Arc::new(Parker::new());
-        (Driver::Park(Arc::clone(&parker)), Doorbell::Park(parker))
+        let port = Port {
+            bell: Doorbell::Park(Arc::clone(&parker)),
+            table: None,
+        };
+        (Driver::Park(parker), port)
     }
 
-    /// Waits for a ring or readiness, as long as `until` says at most.
-    pub(crate) fn wait(&mut self, bell: &Doorbell, until: Option<Until>) -> io::Result<()> {
+    /// Waits for a ring or readiness, as long as `until` says at most; adds to `ready` whoever has
+    /// waited for what is ready.
+    pub(crate) fn wait(
+        &mut self,
+        port: &Port,
+        until: Option<Until>,
+        ready: &mut Vec<Waker>,
+    ) -> io::Result<()> {
         match self {
             Driver::Park(parker) => {
                 // In whole milliseconds, as the selector: a crowd of timers shares its wake-ups.
                 parker.park(until.map(|until| round_up(until.left())));
                 Ok(())
             }
-            Driver::Io(reactor) => reactor.wait(bell, until),
+            Driver::Io(reactor) => reactor.wait(port, until, ready),
         }
     }
 
     /// Takes what is ready now, without waiting.
-    pub(crate) fn look(&mut self, bell: &Doorbell) -> io::Result<()> {
+    pub(crate) fn look(&mut self, port: &Port, ready: &mut Vec<Waker>) -> io::Result<()> {
         match self {
             // Nothing but the bell can be ready, and a loop that looks is awake.
             Driver::Park(_) => Ok(()),
-            Driver::Io(reactor) => reactor.turn(bell, Some(Duration::ZERO)).map(drop),
+            Driver::Io(reactor) => reactor.turn(port, Some(Duration::ZERO), ready).map(drop),
         }
     }
 }
@@ -92,13 +136,6 @@ impl Doorbell {
                 Some(waker) => waker.wake(),
                 None => Ok(()),
             },
-        }
-    }
-
-    /// Gives the descriptor back: there is nobody left to wake.
-    pub(crate) fn close(&self) {
-        if let Doorbell::Io(waker) = self {
-            *waker.lock() = None;
         }
     }
 }
@@ -125,43 +162,64 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    fn wait(&mut self, bell: &Doorbell, until: Option<Until>) -> io::Result<()> {
+    fn wait(
+        &mut self,
+        port: &Port,
+        until: Option<Until>,
+        ready: &mut Vec<Waker>,
+    ) -> io::Result<()> {
         let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
-        let Turn::Empty = self.turn(bell, timeout)? else {
+        let Turn::Empty = self.turn(port, timeout, ready)? else {
             return Ok(());
         };
         // The clock is read only when there is a suspicion.
         let in_time = until
             .is_some_and(|until| timeout == Some(LONGEST_WAIT) || Instant::now() >= until.deadline);
-        if self.health.empty_wait(in_time) {
-            self.rebuild(bell)?;
+        match self.health.empty_wait(in_time) {
+            Verdict::Fine => Ok(()),
+            Verdict::Rebuild => self.rebuild(port, ready),
+            Verdict::GiveUp => Err(io::Error::other(
+                "the selector returns at once and with nothing, also after it was rebuilt",
+            )),
         }
-        Ok(())
     }
 
     /// One call of the selector.
-    fn turn(&mut self, bell: &Doorbell, timeout: Option<Duration>) -> io::Result<Turn> {
+    fn turn(
+        &mut self,
+        port: &Port,
+        timeout: Option<Duration>,
+        ready: &mut Vec<Waker>,
+    ) -> io::Result<Turn> {
         match self.poll.poll(&mut self.events, timeout) {
             Ok(()) if self.events.is_empty() => Ok(Turn::Empty),
             Ok(()) => {
                 self.health.good_wait();
+                // Most wake-ups are the bell alone: no need for the table's lock.
+                let bell_alone = self.events.iter().all(|event| event.token() == BELL);
+                if let (false, Some(table)) = (bell_alone, &port.table) {
+                    table.report(&self.events, ready);
+                }
                 Ok(Turn::Events)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Turn::Interrupted),
             Err(error) if self.health.may_rebuild() => {
                 drop(error);
-                self.rebuild(bell)?;
+                self.rebuild(port, ready)?;
                 Ok(Turn::Interrupted)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Replaces selector and bell.
+    /// Replaces selector and bell, and registers every descriptor again.
     #[cold]
-    fn rebuild(&mut self, bell: &Doorbell) -> io::Result<()> {
+    fn rebuild(&mut self, port: &Port, ready: &mut Vec<Waker>) -> io::Result<()> {
         let (poll, waker) = selector()?;
-        if let Doorbell::Io(slot) = bell {
+        if let Some(table) = &port.table {
+            table.rebuild(poll.registry().try_clone()?, ready);
+        }
+        if let Doorbell::Io(slot) = &port.bell {
             *slot.lock() = Some(waker);
         }
         self.poll = poll;
@@ -184,6 +242,14 @@ fn selector() -> io::Result<(Poll, mio::Waker)> {
     Ok((poll, waker))
 }
 
+/// What is to be done about a wait that ended with nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    Rebuild,
+    GiveUp,
+}
+
 /// How well the selector has worked of late.
 #[derive(Debug, Default)]
 struct Health {
@@ -197,14 +263,20 @@ impl Health {
         self.rebuilds = 0;
     }
 
-    /// Notes a wait that ended with nothing; returns whether it is time to rebuild.
-    fn empty_wait(&mut self, in_time: bool) -> bool {
+    /// Notes a wait that ended with nothing.
+    fn empty_wait(&mut self, in_time: bool) -> Verdict {
         if in_time {
             self.good_wait();
-            return false;
+            return Verdict::Fine;
         }
         self.premature += 1;
-        self.premature >= PREMATURE_LIMIT && self.may_rebuild()
+        if self.premature < PREMATURE_LIMIT {
+            Verdict::Fine
+        } else if self.may_rebuild() {
+            Verdict::Rebuild
+        } else {
+            Verdict::GiveUp
+        }
     }
 
     fn may_rebuild(&self) -> bool {
@@ -223,18 +295,20 @@ mod tests {
 
     #[test]
     fn a_ring_before_the_wait_ends_it() {
-        for (mut driver, bell) in [Driver::with_io().unwrap(), Driver::without_io()] {
-            bell.ring().unwrap();
-            driver.wait(&bell, None).unwrap();
+        for (mut driver, port) in [Driver::with_io().unwrap(), Driver::without_io()] {
+            port.bell.ring().unwrap();
+            driver.wait(&port, None, &mut Vec::new()).unwrap();
         }
     }
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {
-        for (mut driver, bell) in [Driver::with_io().unwrap(), Driver::without_io()] {
+        for (mut driver, port) in [Driver::with_io().unwrap(), Driver::without_io()] {
             let now = Instant::now();
             let deadline = now + Duration::from_millis(5);
-            driver.wait(&bell, Some(Until { deadline, now })).unwrap();
+            driver
+                .wait(&port, Some(Until { deadline, now }), &mut Vec::new())
+                .unwrap();
             assert!(Instant::now() >= deadline);
         }
     }
@@ -244,15 +318,15 @@ mod tests {
         let mut health = Health::default();
         for _ in 0..REBUILD_LIMIT {
             for _ in 1..PREMATURE_LIMIT {
-                assert!(!health.empty_wait(false));
+                assert_eq!(health.empty_wait(false), Verdict::Fine);
             }
-            assert!(health.empty_wait(false));
+            assert_eq!(health.empty_wait(false), Verdict::Rebuild);
             health.rebuilt();
         }
-        assert!(
-            !health.may_rebuild(),
-            "a selector that stays bad is given up"
-        );
+        for _ in 1..PREMATURE_LIMIT {
+            assert_eq!(health.empty_wait(false), Verdict::Fine);
+        }
+        assert_eq!(health.empty_wait(false), Verdict::GiveUp);
         health.good_wait();
         assert!(health.may_rebuild());
     }
@@ -261,18 +335,18 @@ mod tests {
     fn a_wait_that_ran_its_time_is_not_premature() {
         let mut health = Health::default();
         for _ in 0..10 * PREMATURE_LIMIT {
-            assert!(!health.empty_wait(true));
+            assert_eq!(health.empty_wait(true), Verdict::Fine);
         }
     }
 
     #[test]
     fn a_rebuilt_reactor_answers_to_its_new_bell() {
-        let (driver, bell) = Driver::with_io().unwrap();
+        let (driver, port) = Driver::with_io().unwrap();
         let Driver::Io(mut reactor) = driver else {
             panic!("made with a reactor")
         };
-        reactor.rebuild(&bell).unwrap();
-        bell.ring().unwrap();
-        reactor.wait(&bell, None).unwrap();
+        reactor.rebuild(&port, &mut Vec::new()).unwrap();
+        port.bell.ring().unwrap();
+        reactor.wait(&port, None, &mut Vec::new()).unwrap();
     }
 }

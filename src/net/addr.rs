@@ -1,0 +1,137 @@
+//! Where a socket is to go: addresses at once, host names off the loop.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use crate::blocking;
+
+/// What can be bound or connected to: an address, a pair of host and port, or `"host:port"`.
+///
+/// Host names are looked up by the system on a thread of
+/// [`blocking::unblock`](crate::blocking::unblock), so that no loop waits for them. The trait is sealed.
+pub trait ToSocketAddrs: sealed::Sealed {}
+
+impl<T: sealed::Sealed + ?Sized> ToSocketAddrs for T {}
+
+/// Addresses, or a name to look up.
+pub(crate) enum Target {
+    Known(Vec<SocketAddr>),
+    Name(String),
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {
+        #[doc(hidden)]
+        fn target(&self) -> super::TargetBox;
+    }
+}
+
+/// Keeps [`Target`] out of the public trait's signature.
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub struct TargetBox(pub(crate) Target);
+
+/// Looks up whatever has to be looked up; at least one address, or an error.
+pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Result<Vec<SocketAddr>> {
+    let (addresses, name) = match address.target().0 {
+        Target::Known(addresses) => (addresses, String::from("an empty list")),
+        Target::Name(name) => {
+            let asked = name.clone();
+            let look_up = move || {
+                std::net::ToSocketAddrs::to_socket_addrs(&*asked)
+                    .map(|addresses| addresses.collect::<Vec<_>>())
+            };
+            let found = blocking::unblock(look_up).await?;
+            let found = found.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot look up {name:?}: {error}"))
+            })?;
+            (found, format!("{name:?}"))
+        }
+    };
+    if addresses.is_empty() {
+        let text = format!("{name} gives no address");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(addresses)
+}
+
+/// Tries one address after the other; the last error counts.
+pub(crate) async fn first<A, R, F>(
+    address: &A,
+    mut attempt: impl FnMut(SocketAddr) -> F,
+) -> io::Result<R>
+where
+    A: ToSocketAddrs + ?Sized,
+    F: Future<Output = io::Result<R>>,
+{
+    let mut last = None;
+    for address in resolve(address).await? {
+        match attempt(address).await {
+            Ok(done) => return Ok(done),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.expect("there is at least one address"))
+}
+
+macro_rules! known {
+    ($($type:ty),*) => {$(
+        impl sealed::Sealed for $type {
+            fn target(&self) -> TargetBox {
+                TargetBox(Target::Known(vec![SocketAddr::from(*self)]))
+            }
+        }
+    )*};
+}
+
+known!(
+    SocketAddr,
+    SocketAddrV4,
+    SocketAddrV6,
+    (IpAddr, u16),
+    (Ipv4Addr, u16),
+    (Ipv6Addr, u16)
+);
+
+impl sealed::Sealed for [SocketAddr] {
+    fn target(&self) -> TargetBox {
+        TargetBox(Target::Known(self.to_vec()))
+    }
+}
+
+impl sealed::Sealed for str {
+    fn target(&self) -> TargetBox {
+        TargetBox(match self.parse() {
+            Ok(address) => Target::Known(vec![address]),
+            Err(_) => Target::Name(self.to_owned()),
+        })
+    }
+}
+
+impl sealed::Sealed for String {
+    fn target(&self) -> TargetBox {
+        self.as_str().target()
+    }
+}
+
+impl sealed::Sealed for (&str, u16) {
+    fn target(&self) -> TargetBox {
+        let (host, port) = *self;
+        TargetBox(match host.parse::<IpAddr>() {
+            Ok(ip) => Target::Known(vec![(ip, port).into()]),
+            Err(_) => Target::Name(format!("{host}:{port}")),
+        })
+    }
+}
+
+impl sealed::Sealed for (String, u16) {
+    fn target(&self) -> TargetBox {
+        (self.0.as_str(), self.1).target()
+    }
+}
+
+impl<T: sealed::Sealed + ?Sized> sealed::Sealed for &T {
+    fn target(&self) -> TargetBox {
+        (**self).target()
+    }
+}

@@ -1,0 +1,45 @@
+//! Sockets with a home loop.
+//!
+//! A socket belongs to the loop that first had to wait for it; a fresh one may be handed to any loop
+//! before that, and [`migrate_to`](TcpStream::migrate_to) moves it later. Reads and writes go straight
+//! to the system; only what would block waits in the loop's selector, which reports edges.
+//!
+//! Streams implement the traits of `futures::io`, on the value and on a shared reference.
+//!
+//! ```
+//! use futures::io::{AsyncReadExt, AsyncWriteExt};
+//! use loopgroup::net::{TcpListener, TcpStream};
+//!
+//! loopgroup::run(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     let address = listener.local_addr()?;
+//!     let echo = loopgroup::spawn_local(async move {
+//!         let (stream, _) = listener.accept().await?;
+//!         futures::io::copy(&stream, &mut &stream).await
+//!     });
+//!     let mut stream = TcpStream::connect(address).await?;
+//!     stream.write_all(b"hello").await?;
+//!     stream.close().await?; // our half: the echo ends with it
+//!     let mut text = String::new();
+//!     stream.read_to_string(&mut text).await?;
+//!     assert_eq!(text, "hello");
+//!     assert_eq!(echo.await??, 5);
+//!     std::io::Result::Ok(())
+//! })??;
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! Unix only: that is where it is tested.
+
+mod addr;
+mod stream;
+mod tcp;
+mod udp;
+mod unix;
+
+pub use addr::ToSocketAddrs;
+pub use tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{
+    UnixDatagram, UnixIncoming, UnixListener, UnixOwnedReadHalf, UnixOwnedWriteHalf, UnixStream,
+};

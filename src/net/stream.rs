@@ -1,0 +1,298 @@
+//! What TCP and Unix streams have in common, written once.
+//!
+//! - `read` and `write` on a stream that is registered clear its readiness when they come back short,
+//!   which saves the system call that would say `WouldBlock`.
+//! - Halves share the stream by an `Arc` and take no lock: each direction is one system call on a shared
+//!   reference.
+
+/// The inherent methods, the `futures::io` traits and the halves of a stream over `$std`.
+macro_rules! stream {
+    ($stream:ident, $std:ty, $read_half:ident, $write_half:ident) => {
+        impl $stream {
+            /// Takes a stream of the standard library and makes it non-blocking.
+            ///
+            /// # Errors
+            ///
+            /// What the system says when it cannot be made non-blocking.
+            pub fn from_std(stream: $std) -> std::io::Result<$stream> {
+                Ok($stream {
+                    io: Registered::new(stream)?,
+                })
+            }
+
+            /// Gives the standard library's stream back, which stays non-blocking.
+            pub fn into_std(self) -> $std {
+                self.io.into_inner()
+            }
+
+            /// Returns the loop that the stream is registered with, if it is.
+            pub fn event_loop(&self) -> Option<EventLoop> {
+                self.io.event_loop()
+            }
+
+            /// Moves the stream to another loop.
+            ///
+            /// # Errors
+            ///
+            /// As [`Registered::migrate_to`].
+            pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> std::io::Result<()> {
+                self.io.migrate_to(event_loop).await
+            }
+
+            /// Waits until there is something to read, or the other side is closed.
+            ///
+            /// # Errors
+            ///
+            /// As [`Registered::readable`].
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: it takes nothing.
+            pub async fn readable(&self) -> std::io::Result<()> {
+                self.io.readable().await
+            }
+
+            /// Waits until there is room to write, or the other side is closed.
+            ///
+            /// # Errors
+            ///
+            /// As [`Registered::readable`].
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: it takes nothing.
+            pub async fn writable(&self) -> std::io::Result<()> {
+                self.io.writable().await
+            }
+
+            /// Tries an operation on the standard library's stream; see [`Registered::try_io`].
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock` if it is not ready; else what `operation` returns.
+            pub fn try_io<R>(
+                &self,
+                interest: Interest,
+                operation: impl FnOnce(&$std) -> std::io::Result<R>,
+            ) -> std::io::Result<R> {
+                self.io.try_io(interest, operation)
+            }
+
+            /// Shuts one or both halves down.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
+                self.io.get_ref().shutdown(how)
+            }
+
+            /// Returns the error that the socket has stored, and takes it.
+            ///
+            /// # Errors
+            ///
+            /// What the system says.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.io.get_ref().take_error()
+            }
+
+            /// Splits the stream into halves that can go to different tasks, without a lock.
+            ///
+            /// Dropping the write half shuts its direction down.
+            pub fn into_split(self) -> ($read_half, $write_half) {
+                let stream = std::sync::Arc::new(self);
+                let read = $read_half(std::sync::Arc::clone(&stream));
+                (read, $write_half { stream, open: true })
+            }
+
+            fn poll_read_shared(
+                &self,
+                cx: &mut Context<'_>,
+                mut read: impl FnMut(&$std) -> std::io::Result<usize>,
+                asked: usize,
+            ) -> Poll<std::io::Result<usize>> {
+                // The end of a stream is not short: it stays readable.
+                let short = |&n: &usize| if n > 0 && n < asked { Short::Yes } else { Short::No };
+                self.io.poll_io(Direction::Read, cx, &mut read, short)
+            }
+
+            fn poll_write_shared(
+                &self,
+                cx: &mut Context<'_>,
+                mut write: impl FnMut(&$std) -> std::io::Result<usize>,
+                asked: usize,
+            ) -> Poll<std::io::Result<usize>> {
+                let short = |&n: &usize| if n < asked { Short::Yes } else { Short::No };
+                self.io.poll_io(Direction::Write, cx, &mut write, short)
+            }
+        }
+
+        impl AsyncRead for &$stream {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut [u8],
+            ) -> Poll<std::io::Result<usize>> {
+                let asked = buf.len();
+                self.poll_read_shared(cx, |mut stream| stream.read(buf), asked)
+            }
+
+            fn poll_read_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> Poll<std::io::Result<usize>> {
+                let asked = bufs.iter().map(|buf| buf.len()).sum();
+                self.poll_read_shared(cx, |mut stream| stream.read_vectored(bufs), asked)
+            }
+        }
+
+        impl AsyncWrite for &$stream {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &[u8],
+            ) -> Poll<std::io::Result<usize>> {
+                self.poll_write_shared(cx, |mut stream| stream.write(buf), buf.len())
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> Poll<std::io::Result<usize>> {
+                let asked = bufs.iter().map(|buf| buf.len()).sum();
+                self.poll_write_shared(cx, |mut stream| stream.write_vectored(bufs), asked)
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+                // Nothing is held back on this side.
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+                Poll::Ready(match self.shutdown(std::net::Shutdown::Write) {
+                    // The other side was faster.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Ok(()),
+                    result => result,
+                })
+            }
+        }
+
+        stream!(@delegate $stream, |this| &mut &*this);
+
+        /// The reading half of a stream; see `into_split`.
+        #[derive(Debug)]
+        pub struct $read_half(std::sync::Arc<$stream>);
+
+        /// The writing half of a stream; dropping it shuts the direction down. See `into_split`.
+        #[derive(Debug)]
+        pub struct $write_half {
+            stream: std::sync::Arc<$stream>,
+            open: bool,
+        }
+
+        impl $read_half {
+            /// Puts the halves together again.
+            ///
+            /// # Errors
+            ///
+            /// Hands both back if they are not of one stream.
+            pub fn reunite(
+                self,
+                mut write: $write_half,
+            ) -> Result<$stream, ($read_half, $write_half)> {
+                if !std::sync::Arc::ptr_eq(&self.0, &write.stream) {
+                    return Err((self, write));
+                }
+                write.open = false;
+                drop(write);
+                Ok(std::sync::Arc::into_inner(self.0).expect("there were two halves, and one is gone"))
+            }
+        }
+
+        impl AsRef<$stream> for $read_half {
+            fn as_ref(&self) -> &$stream {
+                &self.0
+            }
+        }
+
+        impl AsRef<$stream> for $write_half {
+            fn as_ref(&self) -> &$stream {
+                &self.stream
+            }
+        }
+
+        impl Drop for $write_half {
+            fn drop(&mut self) {
+                if self.open {
+                    let _ = self.stream.shutdown(std::net::Shutdown::Write);
+                }
+            }
+        }
+
+        stream!(@read $read_half, |this| &mut &*this.0);
+        stream!(@write $write_half, |this| &mut &*this.stream);
+    };
+
+    (@delegate $type:ident, |$this:ident| $inner:expr) => {
+        stream!(@read $type, |$this| $inner);
+        stream!(@write $type, |$this| $inner);
+    };
+
+    (@read $type:ident, |$this:ident| $inner:expr) => {
+        impl AsyncRead for $type {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut [u8],
+            ) -> Poll<std::io::Result<usize>> {
+                let $this = self.into_ref().get_ref();
+                Pin::new($inner).poll_read(cx, buf)
+            }
+
+            fn poll_read_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> Poll<std::io::Result<usize>> {
+                let $this = self.into_ref().get_ref();
+                Pin::new($inner).poll_read_vectored(cx, bufs)
+            }
+        }
+    };
+
+    (@write $type:ident, |$this:ident| $inner:expr) => {
+        impl AsyncWrite for $type {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &[u8],
+            ) -> Poll<std::io::Result<usize>> {
+                let $this = self.into_ref().get_ref();
+                Pin::new($inner).poll_write(cx, buf)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> Poll<std::io::Result<usize>> {
+                let $this = self.into_ref().get_ref();
+                Pin::new($inner).poll_write_vectored(cx, bufs)
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+                let $this = self.into_ref().get_ref();
+                Pin::new($inner).poll_flush(cx)
+            }
+
+            fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+                let $this = self.into_ref().get_ref();
+                Pin::new($inner).poll_close(cx)
+            }
+        }
+    };
+}
+
+pub(super) use stream;

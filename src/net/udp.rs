@@ -1,0 +1,231 @@
+//! UDP: datagrams to anybody, or to one peer.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use mio::Interest;
+
+use crate::event_loop::EventLoop;
+use crate::net::addr::{ToSocketAddrs, first};
+use crate::reactor::registered::Registered;
+use crate::reactor::source::Direction;
+
+/// A UDP socket.
+///
+/// Any number of tasks may send and receive on one socket at once. A datagram longer than the buffer
+/// is cut off, as the system does; an empty one is received as 0 bytes.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::net::UdpSocket;
+///
+/// loopgroup::run(async {
+///     let one = UdpSocket::bind("127.0.0.1:0").await?;
+///     let other = UdpSocket::bind("127.0.0.1:0").await?;
+///     one.send_to(b"hello", other.local_addr()?).await?;
+///     let mut buf = [0; 16];
+///     let (n, from) = other.recv_from(&mut buf).await?;
+///     assert_eq!((&buf[..n], from), (&b"hello"[..], one.local_addr()?));
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub struct UdpSocket {
+    io: Registered<std::net::UdpSocket>,
+}
+
+impl UdpSocket {
+    /// Binds to an address, the first that can be bound.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, as `AddrInUse`.
+    pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
+        first(&address, |address| async move {
+            let socket = std::net::UdpSocket::bind(address).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
+            })?;
+            UdpSocket::from_std(socket)
+        })
+        .await
+    }
+
+    /// Takes a socket of the standard library and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it cannot be made non-blocking.
+    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
+        Ok(UdpSocket {
+            io: Registered::new(socket)?,
+        })
+    }
+
+    /// Gives the standard library's socket back, which stays non-blocking.
+    pub fn into_std(self) -> std::net::UdpSocket {
+        self.io.into_inner()
+    }
+
+    /// Returns the standard library's socket, for its options.
+    pub fn as_std(&self) -> &std::net::UdpSocket {
+        self.io.get_ref()
+    }
+
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().local_addr()
+    }
+
+    /// Returns the peer that it is connected to.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if it is not.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().peer_addr()
+    }
+
+    /// Connects to a peer: `send` goes there, and only what comes from there is received.
+    ///
+    /// # Errors
+    ///
+    /// What the system says about the last address.
+    pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
+        let socket = self.io.get_ref();
+        first(&address, |address| async move { socket.connect(address) }).await
+    }
+
+    /// Sends a datagram to the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; `ConnectionRefused` may belong to an earlier datagram.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the datagram is sent whole or not at all.
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.io
+            .io(Direction::Write, |socket| socket.send(buf))
+            .await
+    }
+
+    /// Sends a datagram to an address.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the datagram is sent whole or not at all.
+    pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], address: A) -> io::Result<usize> {
+        first(&address, |address| {
+            self.io
+                .io(Direction::Write, move |socket| socket.send_to(buf, address))
+        })
+        .await
+    }
+
+    /// Receives a datagram from the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no datagram is lost.
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.io.io(Direction::Read, |socket| socket.recv(buf)).await
+    }
+
+    /// Receives a datagram and says where it came from.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no datagram is lost.
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.io
+            .io(Direction::Read, |socket| socket.recv_from(buf))
+            .await
+    }
+
+    /// Receives a datagram without taking it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it takes nothing.
+    pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.io
+            .io(Direction::Read, |socket| socket.peek_from(buf))
+            .await
+    }
+
+    /// Waits until there is a datagram.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registered::readable`].
+    pub async fn readable(&self) -> io::Result<()> {
+        self.io.readable().await
+    }
+
+    /// Waits until there is room for a datagram.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registered::readable`].
+    pub async fn writable(&self) -> io::Result<()> {
+        self.io.writable().await
+    }
+
+    /// Tries an operation on the standard library's socket; see [`Registered::try_io`].
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if it is not ready; else what `operation` returns.
+    pub fn try_io<R>(
+        &self,
+        interest: Interest,
+        operation: impl FnOnce(&std::net::UdpSocket) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.io.try_io(interest, operation)
+    }
+
+    /// Returns the loop that the socket is registered with, if it is.
+    pub fn event_loop(&self) -> Option<EventLoop> {
+        self.io.event_loop()
+    }
+
+    /// Moves the socket to another loop.
+    ///
+    /// # Errors
+    ///
+    /// As [`Registered::migrate_to`].
+    pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
+        self.io.migrate_to(event_loop).await
+    }
+}
+
+impl fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UdpSocket")
+            .field(&self.local_addr())
+            .finish()
+    }
+}

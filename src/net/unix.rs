@@ -1,0 +1,381 @@
+//! Unix domain sockets: streams, listeners, datagrams.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::net::{self, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::io::{AsyncRead, AsyncWrite};
+use mio::Interest;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::event_loop::EventLoop;
+use crate::net::stream::stream;
+use crate::reactor::registered::{Registered, Short};
+use crate::reactor::source::Direction;
+use crate::time::sleep;
+
+/// How long a connect waits before it tries a full backlog again: the system reports nothing there.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// A Unix domain stream.
+///
+/// Reading and writing are those of `futures::io`, on the stream and on `&UnixStream`.
+///
+/// # Examples
+///
+/// ```
+/// use futures::io::{AsyncReadExt, AsyncWriteExt};
+/// use loopgroup::net::UnixStream;
+///
+/// loopgroup::run(async {
+///     let (mut one, mut other) = UnixStream::pair()?;
+///     one.write_all(b"hello").await?;
+///     drop(one);
+///     let mut text = String::new();
+///     other.read_to_string(&mut text).await?;
+///     assert_eq!(text, "hello");
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub struct UnixStream {
+    io: Registered<net::UnixStream>,
+}
+
+stream!(
+    UnixStream,
+    net::UnixStream,
+    UnixOwnedReadHalf,
+    UnixOwnedWriteHalf
+);
+
+impl UnixStream {
+    /// Connects to the listener at `path`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, as `NotFound` or `ConnectionRefused`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection under way is given up.
+    pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
+        let address = SockAddr::unix(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        loop {
+            match socket.connect(&address) {
+                Ok(()) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(RETRY).await,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(UnixStream {
+            io: Registered::from_nonblocking(socket.into()),
+        })
+    }
+
+    /// Makes two streams that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+        let (one, other) = net::UnixStream::pair()?;
+        Ok((UnixStream::from_std(one)?, UnixStream::from_std(other)?))
+    }
+
+    /// Returns the address of the other side.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().peer_addr()
+    }
+
+    /// Returns the address of this side.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().local_addr()
+    }
+}
+
+impl fmt::Debug for UnixStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnixStream")
+            .field("local", &self.local_addr().ok())
+            .field("peer", &self.peer_addr().ok())
+            .finish()
+    }
+}
+
+/// Waits for Unix domain connections.
+///
+/// The file of its path stays when it is dropped, as the system does it.
+pub struct UnixListener {
+    // mio's listener accepts and makes non-blocking in one system call.
+    io: Registered<mio::net::UnixListener>,
+}
+
+impl UnixListener {
+    /// Listens at `path`, which must not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, as `AddrInUse` or that the path is too long.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
+        UnixListener::from_std(net::UnixListener::bind(path)?)
+    }
+
+    /// Takes a listener of the standard library and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it cannot be made non-blocking.
+    pub fn from_std(listener: net::UnixListener) -> io::Result<UnixListener> {
+        listener.set_nonblocking(true)?;
+        Ok(UnixListener {
+            io: Registered::from_nonblocking(mio::net::UnixListener::from_std(listener)),
+        })
+    }
+
+    /// Gives the standard library's listener back, which stays non-blocking.
+    pub fn into_std(self) -> net::UnixListener {
+        self.io.into_inner().into()
+    }
+
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().local_addr()
+    }
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; see [`TcpListener::accept`](crate::net::TcpListener::accept).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no connection is lost.
+    pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let accepted = self.io.io(Direction::Read, |listener| listener.accept());
+        accepted.await.map(accepted_stream)
+    }
+
+    /// Polls for a connection; the last caller is the one that is woken.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
+        let accept = |listener: &mio::net::UnixListener| listener.accept();
+        self.io
+            .poll_io(Direction::Read, cx, accept, |_| Short::No)
+            .map_ok(accepted_stream)
+    }
+
+    /// Returns the connections as a stream, which never ends.
+    pub fn incoming(&self) -> UnixIncoming<'_> {
+        UnixIncoming(self)
+    }
+
+    /// Returns the loop that the listener is registered with, if it is.
+    pub fn event_loop(&self) -> Option<EventLoop> {
+        self.io.event_loop()
+    }
+}
+
+fn accepted_stream((stream, peer): (mio::net::UnixStream, SocketAddr)) -> (UnixStream, SocketAddr) {
+    let io = Registered::from_nonblocking(stream.into());
+    (UnixStream { io }, peer)
+}
+
+impl fmt::Debug for UnixListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UnixListener")
+            .field(&self.local_addr())
+            .finish()
+    }
+}
+
+/// The connections of a [`UnixListener`].
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct UnixIncoming<'a>(&'a UnixListener);
+
+impl Stream for UnixIncoming<'_> {
+    type Item = io::Result<UnixStream>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0
+            .poll_accept(cx)
+            .map_ok(|(stream, _)| stream)
+            .map(Some)
+    }
+}
+
+/// A Unix domain datagram socket.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::net::UnixDatagram;
+///
+/// loopgroup::run(async {
+///     let (one, other) = UnixDatagram::pair()?;
+///     one.send(b"hello").await?;
+///     let mut buf = [0; 16];
+///     assert_eq!(other.recv(&mut buf).await?, 5);
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub struct UnixDatagram {
+    io: Registered<net::UnixDatagram>,
+}
+
+impl UnixDatagram {
+    /// Binds to `path`, which must not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, as `AddrInUse`.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
+    }
+
+    /// Makes a socket without an address.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn unbound() -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::unbound()?)
+    }
+
+    /// Makes two sockets that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let (one, other) = net::UnixDatagram::pair()?;
+        Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
+    }
+
+    /// Takes a socket of the standard library and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it cannot be made non-blocking.
+    pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
+        Ok(UnixDatagram {
+            io: Registered::new(socket)?,
+        })
+    }
+
+    /// Gives the standard library's socket back, which stays non-blocking.
+    pub fn into_std(self) -> net::UnixDatagram {
+        self.io.into_inner()
+    }
+
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().local_addr()
+    }
+
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.io.get_ref().connect(path)
+    }
+
+    /// Sends a datagram to the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the datagram is sent whole or not at all.
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.io
+            .io(Direction::Write, |socket| socket.send(buf))
+            .await
+    }
+
+    /// Sends a datagram to the socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the datagram is sent whole or not at all.
+    pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        let path = path.as_ref();
+        self.io
+            .io(Direction::Write, |socket| socket.send_to(buf, path))
+            .await
+    }
+
+    /// Receives a datagram from the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no datagram is lost.
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.io.io(Direction::Read, |socket| socket.recv(buf)).await
+    }
+
+    /// Receives a datagram and says where it came from.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no datagram is lost.
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.io
+            .io(Direction::Read, |socket| socket.recv_from(buf))
+            .await
+    }
+
+    /// Returns the loop that the socket is registered with, if it is.
+    pub fn event_loop(&self) -> Option<EventLoop> {
+        self.io.event_loop()
+    }
+}
+
+impl fmt::Debug for UnixDatagram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UnixDatagram")
+            .field(&self.local_addr())
+            .finish()
+    }
+}

@@ -1,0 +1,306 @@
+//! What is known about one descriptor: whether it is ready, and who waits for it.
+//!
+//! - Readiness is one word: bits below, a tick above. Every event sets bits and counts the tick up; a
+//!   `WouldBlock` clears a direction only if the tick is still the one it was read at. So an event
+//!   that comes between the system call and the clearing is not lost.
+//! - Closed and error bits stay: once the other side is gone, no wait for it ever blocks again. One
+//!   event may carry them for both directions, and then both are woken.
+//! - A waiter is stored first and the word looked at again after: of an event and a waiter that meet,
+//!   one sees the other (the waiters' lock orders them).
+//! - One place per direction for the poll traits, whose last caller counts, and a list for futures,
+//!   which take themselves out. So nothing piles up, and many tasks may wait for one socket.
+//! - It knows nothing of loops and sockets.
+
+use std::task::Waker;
+
+use mio::event::Event;
+
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+const READABLE: usize = 1 << 0;
+const WRITABLE: usize = 1 << 1;
+const READ_CLOSED: usize = 1 << 2;
+const WRITE_CLOSED: usize = 1 << 3;
+const ERROR: usize = 1 << 4;
+/// The loop is gone: nothing will be reported any more.
+const SHUT: usize = 1 << 5;
+const BITS: usize = (1 << 6) - 1;
+const TICK: usize = 1 << 6;
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// The bits that make a system call in this direction worth while.
+    fn mask(self) -> usize {
+        match self {
+            Direction::Read => READABLE | READ_CLOSED | ERROR,
+            Direction::Write => WRITABLE | WRITE_CLOSED | ERROR,
+        }
+    }
+
+    /// The bit that a `WouldBlock` clears.
+    fn clearable(self) -> usize {
+        match self {
+            Direction::Read => READABLE,
+            Direction::Write => WRITABLE,
+        }
+    }
+}
+
+/// The state of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Worth a system call; the tick is for [`Source::clear`].
+    Ready(Tick),
+    NotReady,
+    /// The loop that would report is gone.
+    Shut,
+}
+
+/// When readiness was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tick(usize);
+
+/// One descriptor, as its reactor and its users see it.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    word: AtomicUsize,
+    waiters: Mutex<Waiters>,
+}
+
+#[derive(Debug, Default)]
+struct Waiters {
+    read: Option<Waker>,
+    write: Option<Waker>,
+    futures: Vec<Waiter>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    direction: Direction,
+    waker: Waker,
+}
+
+impl Source {
+    pub(crate) fn look(&self, direction: Direction) -> Look {
+        // Acquire pairs with the Release of whoever set the bits.
+        let word = self.word.load(Ordering::Acquire);
+        if word & SHUT != 0 {
+            Look::Shut
+        } else if word & direction.mask() != 0 {
+            Look::Ready(Tick(word / TICK))
+        } else {
+            Look::NotReady
+        }
+    }
+
+    /// Notes that a system call would block, unless something was reported since the look.
+    pub(crate) fn clear(&self, direction: Direction, tick: Tick) {
+        let clear = |word: usize| {
+            (word / TICK == tick.0 && word & direction.clearable() != 0)
+                .then_some(word & !direction.clearable())
+        };
+        // A newer tick: the readiness of that event stands.
+        let _ = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, clear);
+    }
+
+    /// Notes what the selector reported; hands out whoever waits for it.
+    pub(crate) fn report(&self, event: &Event, woken: &mut Vec<Waker>) {
+        let mut bits = 0;
+        for (set, bit) in [
+            (event.is_readable(), READABLE),
+            (event.is_writable(), WRITABLE),
+            (event.is_read_closed(), READ_CLOSED),
+            (event.is_write_closed(), WRITE_CLOSED),
+            (event.is_error(), ERROR),
+        ] {
+            bits |= if set { bit } else { 0 };
+        }
+        self.set(bits, woken);
+    }
+
+    /// Notes that the loop is gone; hands everybody out.
+    pub(crate) fn shut(&self, woken: &mut Vec<Waker>) {
+        self.set(SHUT | BITS, woken);
+    }
+
+    fn set(&self, bits: usize, woken: &mut Vec<Waker>) {
+        let set = |word: usize| Some(((word & BITS) | bits) | (word & !BITS).wrapping_add(TICK));
+        let _ = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+        let mut waiters = self.waiters.lock();
+        if bits & Direction::Read.mask() != 0 {
+            woken.extend(waiters.read.take());
+        }
+        if bits & Direction::Write.mask() != 0 {
+            woken.extend(waiters.write.take());
+        }
+        let mut index = 0;
+        while index < waiters.futures.len() {
+            if bits & waiters.futures[index].direction.mask() != 0 {
+                woken.push(waiters.futures.swap_remove(index).waker);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Stores the waker of a poll function, in the place of the last one, which is handed out.
+    pub(crate) fn store(&self, direction: Direction, waker: Waker) -> Option<Waker> {
+        let mut waiters = self.waiters.lock();
+        match direction {
+            Direction::Read => waiters.read.replace(waker),
+            Direction::Write => waiters.write.replace(waker),
+        }
+    }
+
+    /// Stores the waker of a future under its id; the one that is not needed any more is handed out.
+    pub(crate) fn enlist(
+        &self,
+        id: &mut Option<u64>,
+        direction: Direction,
+        waker: Waker,
+    ) -> Option<Waker> {
+        let mut waiters = self.waiters.lock();
+        if let Some(waiter) = waiters.futures.iter_mut().find(|one| Some(one.id) == *id) {
+            return Some(std::mem::replace(&mut waiter.waker, waker));
+        }
+        let fresh = waiters.next;
+        waiters.next += 1;
+        *id = Some(fresh);
+        waiters.futures.push(Waiter {
+            id: fresh,
+            direction,
+            waker,
+        });
+        None
+    }
+
+    /// Takes a future's waker out.
+    pub(crate) fn delist(&self, id: u64) -> Option<Waker> {
+        let mut waiters = self.waiters.lock();
+        let index = waiters.futures.iter().position(|one| one.id == id)?;
+        Some(waiters.futures.swap_remove(index).waker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(source: &Source, bits: usize) -> usize {
+        let mut woken = Vec::new();
+        source.set(bits, &mut woken);
+        woken.len()
+    }
+
+    fn ready(source: &Source, direction: Direction) -> bool {
+        matches!(source.look(direction), Look::Ready(_))
+    }
+
+    #[test]
+    fn a_clear_that_is_out_of_date_does_nothing() {
+        let source = Source::default();
+        set(&source, READABLE);
+        let Look::Ready(old) = source.look(Direction::Read) else {
+            panic!("it was set")
+        };
+        set(&source, READABLE); // an event between the system call and the clearing
+        source.clear(Direction::Read, old);
+        assert!(ready(&source, Direction::Read), "the newer event stands");
+        let Look::Ready(new) = source.look(Direction::Read) else {
+            panic!("it stands")
+        };
+        source.clear(Direction::Read, new);
+        assert_eq!(source.look(Direction::Read), Look::NotReady);
+    }
+
+    #[test]
+    fn clearing_one_direction_leaves_the_other() {
+        let source = Source::default();
+        set(&source, READABLE | WRITABLE);
+        let Look::Ready(tick) = source.look(Direction::Read) else {
+            panic!("it was set")
+        };
+        source.clear(Direction::Read, tick);
+        assert!(!ready(&source, Direction::Read));
+        assert!(ready(&source, Direction::Write));
+    }
+
+    #[test]
+    fn what_is_closed_stays_ready() {
+        let source = Source::default();
+        set(&source, READABLE | READ_CLOSED);
+        let Look::Ready(tick) = source.look(Direction::Read) else {
+            panic!("it was set")
+        };
+        source.clear(Direction::Read, tick);
+        assert!(
+            ready(&source, Direction::Read),
+            "the end of the stream can be read"
+        );
+        assert!(!ready(&source, Direction::Write));
+    }
+
+    #[test]
+    fn one_error_event_wakes_both_directions_once() {
+        let source = Source::default();
+        let noop = || Waker::noop().clone();
+        drop(source.store(Direction::Read, noop()));
+        drop(source.store(Direction::Write, noop()));
+        let mut id = None;
+        drop(source.enlist(&mut id, Direction::Write, noop()));
+        assert_eq!(set(&source, ERROR | READ_CLOSED | WRITE_CLOSED), 3);
+        assert_eq!(set(&source, ERROR), 0, "nobody is woken twice");
+        assert!(ready(&source, Direction::Read) && ready(&source, Direction::Write));
+    }
+
+    #[test]
+    fn waiters_do_not_pile_up_and_futures_take_themselves_out() {
+        let source = Source::default();
+        let noop = || Waker::noop().clone();
+        let (mut first, mut second) = (None, None);
+        for _ in 0..10 {
+            drop(source.store(Direction::Read, noop()));
+            drop(source.enlist(&mut first, Direction::Read, noop()));
+            drop(source.enlist(&mut second, Direction::Read, noop()));
+        }
+        assert!(source.delist(first.unwrap()).is_some());
+        assert!(source.delist(first.unwrap()).is_none());
+        assert_eq!(
+            set(&source, READABLE),
+            2,
+            "the poll place and the second future"
+        );
+        assert!(source.delist(second.unwrap()).is_none());
+    }
+
+    #[test]
+    fn a_shut_source_says_so_in_both_directions() {
+        let source = Source::default();
+        drop(source.store(Direction::Read, Waker::noop().clone()));
+        let mut woken = Vec::new();
+        source.shut(&mut woken);
+        assert_eq!(woken.len(), 1);
+        assert_eq!(source.look(Direction::Read), Look::Shut);
+        assert_eq!(source.look(Direction::Write), Look::Shut);
+    }
+
+    #[test]
+    fn the_tick_wraps_without_touching_the_bits() {
+        let source = Source::default();
+        source.word.store(!BITS, Ordering::Relaxed); // the last tick of all
+        set(&source, READABLE);
+        assert_eq!(source.word.load(Ordering::Relaxed), READABLE);
+    }
+}

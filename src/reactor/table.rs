@@ -1,0 +1,254 @@
+//! The descriptors that a reactor watches.
+//!
+//! - A token is an index and a generation: an event for a descriptor that is gone does not reach the
+//!   one that has its index now. It is ignored and counted.
+//! - Registering, reporting, rebuilding and closing take one lock; wakers are collected under it, once
+//!   per batch of events, and woken by the caller with none held.
+//! - Order of an end: deregister, free the slot, close the descriptor. The first two are here, under
+//!   the lock; the third is the owner's, afterwards.
+//! - The table keeps raw descriptors, which the sources' owners keep open for as long as they are in
+//!   here: that is what makes it possible to register them all again.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::task::Waker;
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Registry, Token};
+use slab::Slab;
+
+use crate::reactor::BELL;
+use crate::reactor::source::Source;
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
+
+/// Half of a token is the index, the other half the generation.
+const HALF: u32 = usize::BITS / 2;
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Table {
+    inner: Mutex<Inner>,
+    /// Descriptors in here; to be read without the lock.
+    len: AtomicUsize,
+    /// Events for descriptors that were gone.
+    stale: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// `None` once the loop has ended.
+    registry: Option<Registry>,
+    slots: Slab<Slot>,
+    generation: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: usize,
+    fd: RawFd,
+    source: Arc<Source>,
+}
+
+impl Table {
+    pub(crate) fn new(registry: Registry) -> Table {
+        Table {
+            inner: Mutex::new(Inner {
+                registry: Some(registry),
+                slots: Slab::new(),
+                generation: 0,
+            }),
+            len: AtomicUsize::new(0),
+            stale: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Watches a descriptor, in both directions; `None` if the loop has ended.
+    pub(crate) fn register(&self, fd: RawFd, source: &Arc<Source>) -> Option<io::Result<Token>> {
+        let mut inner = self.inner.lock();
+        let Inner {
+            registry,
+            slots,
+            generation,
+        } = &mut *inner;
+        let registry = registry.as_ref()?;
+        // Never all ones, which with the last index of all would be the bell's token.
+        *generation = (*generation + 1) % ((1 << HALF) - 1);
+        let entry = slots.vacant_entry();
+        let token = Token(entry.key() | *generation << HALF);
+        debug_assert_ne!(token, BELL);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = registry.register(&mut SourceFd(&fd), token, interest) {
+            return Some(Err(error));
+        }
+        entry.insert(Slot {
+            generation: *generation,
+            fd,
+            source: Arc::clone(source),
+        });
+        self.len.store(slots.len(), Ordering::Relaxed);
+        Some(Ok(token))
+    }
+
+    /// Watches a descriptor no more; the caller may close it then.
+    pub(crate) fn deregister(&self, token: Token) {
+        let mut inner = self.inner.lock();
+        let Some(slot) = inner.slot(token) else {
+            return;
+        };
+        let fd = slot.fd;
+        if let Some(registry) = &inner.registry {
+            // It can only fail if the selector is broken, and then a rebuild leaves it behind.
+            let _ = registry.deregister(&mut SourceFd(&fd));
+        }
+        let slot = inner.slots.remove(index(token));
+        self.len.store(inner.slots.len(), Ordering::Relaxed);
+        drop(inner);
+        drop(slot);
+    }
+
+    /// Tells the sources what the selector reported; hands out whoever waits for it.
+    pub(crate) fn report(&self, events: &Events, woken: &mut Vec<Waker>) {
+        let inner = self.inner.lock();
+        for event in events {
+            if event.token() == BELL {
+                continue;
+            }
+            match inner.slot(event.token()) {
+                Some(slot) => slot.source.report(event, woken),
+                None => {
+                    self.stale.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Registers everything again, with a new selector.
+    ///
+    /// A descriptor that cannot be registered again is shut; its users are handed out.
+    pub(crate) fn rebuild(&self, registry: Registry, woken: &mut Vec<Waker>) {
+        let mut inner = self.inner.lock();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        for (index, slot) in &inner.slots {
+            let token = Token(index | slot.generation << HALF);
+            if registry
+                .register(&mut SourceFd(&slot.fd), token, interest)
+                .is_err()
+            {
+                slot.source.shut(woken);
+            }
+        }
+        inner.registry = Some(registry);
+    }
+
+    /// Shuts every source and takes no more; returns how many there were.
+    pub(crate) fn close(&self, woken: &mut Vec<Waker>) -> usize {
+        let mut inner = self.inner.lock();
+        let closed = inner.slots.len();
+        for (_, slot) in &inner.slots {
+            slot.source.shut(woken);
+        }
+        // Descriptors leave the selector when they are closed, or with the selector.
+        let slots = std::mem::take(&mut inner.slots);
+        inner.registry = None;
+        self.len.store(0, Ordering::Relaxed);
+        drop(inner);
+        drop(slots);
+        closed
+    }
+
+    #[cfg(test)]
+    pub(crate) fn stale(&self) -> u64 {
+        self.stale.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    fn slot(&self, token: Token) -> Option<&Slot> {
+        self.slots
+            .get(index(token))
+            .filter(|slot| slot.generation == token.0 >> HALF)
+    }
+}
+
+fn index(token: Token) -> usize {
+    token.0 & ((1 << HALF) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (one, other) = UnixStream::pair().unwrap();
+        one.set_nonblocking(true).unwrap();
+        (one, other)
+    }
+
+    #[test]
+    fn an_event_for_a_descriptor_that_is_gone_does_not_reach_its_successor() {
+        let mut poll = mio::Poll::new().unwrap();
+        let table = Table::new(poll.registry().try_clone().unwrap());
+        let (one, mut other) = pair();
+        let first = Arc::new(Source::default());
+        let token = table.register(one.as_raw_fd(), &first).unwrap().unwrap();
+        other.write_all(b"x").unwrap();
+        let mut events = Events::with_capacity(8);
+        poll.poll(&mut events, Some(Duration::from_secs(5)))
+            .unwrap();
+        assert!(!events.is_empty());
+        // The descriptor goes, and another takes its slot, before the events are looked at.
+        table.deregister(token);
+        let (two, _open) = pair();
+        let second = Arc::new(Source::default());
+        let successor = table.register(two.as_raw_fd(), &second).unwrap().unwrap();
+        assert_eq!(index(token), index(successor));
+        let mut woken = Vec::new();
+        drop(second.store(
+            crate::reactor::source::Direction::Read,
+            Waker::noop().clone(),
+        ));
+        table.report(&events, &mut woken);
+        assert!(woken.is_empty());
+        assert_eq!(table.stale(), 1);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn a_closed_table_takes_nothing_and_shuts_what_it_had() {
+        let poll = mio::Poll::new().unwrap();
+        let table = Table::new(poll.registry().try_clone().unwrap());
+        let (one, _other) = pair();
+        let source = Arc::new(Source::default());
+        let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        assert_eq!(table.close(&mut Vec::new()), 1);
+        assert_eq!(
+            source.look(crate::reactor::source::Direction::Read),
+            crate::reactor::source::Look::Shut
+        );
+        table.deregister(token); // late, and harmless
+        assert!(table.register(one.as_raw_fd(), &source).is_none());
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_polled_is_an_error_and_leaves_no_slot() {
+        let poll = mio::Poll::new().unwrap();
+        let table = Table::new(poll.registry().try_clone().unwrap());
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let source = Arc::new(Source::default());
+        let error = table
+            .register(file.as_raw_fd(), &source)
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(table.len(), 0);
+    }
+}

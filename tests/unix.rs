@@ -1,0 +1,156 @@
+//! Unix domain sockets: the same shape as TCP, over paths.
+
+mod util;
+
+use std::io;
+use std::path::PathBuf;
+
+use futures::StreamExt;
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use loopgroup::net::{UnixDatagram, UnixListener, UnixStream};
+use util::within;
+
+fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
+    main: impl FnOnce() -> F + Send + 'static,
+) -> T {
+    within(move || loopgroup::run(main()).unwrap().unwrap())
+}
+
+/// A path of this test's own, removed at its end.
+struct TempPath(PathBuf);
+
+impl TempPath {
+    fn new(name: &str) -> TempPath {
+        let file = format!("loopgroup-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let _ = std::fs::remove_file(&path);
+        TempPath(path)
+    }
+}
+
+impl Drop for TempPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn streams_carry_bytes_both_ways_at_once() {
+    on_a_loop(|| async {
+        let (one, other) = UnixStream::pair()?;
+        let (mut read, mut write) = one.into_split();
+        let echo = loopgroup::spawn_local(async move {
+            let mut writer = &other;
+            let copied = futures::io::copy(&other, &mut writer).await?;
+            writer.close().await?;
+            io::Result::Ok(copied)
+        });
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|n| (n % 251) as u8).collect();
+        let mut received = Vec::new();
+        let sending = async {
+            write.write_all(&sent).await?;
+            write.close().await
+        };
+        let (wrote, got) = futures::join!(sending, read.read_to_end(&mut received));
+        wrote?;
+        got?;
+        assert!(sent == received);
+        assert_eq!(echo.await??, 1_000_000);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_listener_accepts_at_its_path() {
+    on_a_loop(|| async {
+        let path = TempPath::new("listener");
+        let listener = UnixListener::bind(&path.0)?;
+        assert_eq!(listener.local_addr()?.as_pathname(), Some(&*path.0));
+        let (client, server) = futures::join!(UnixStream::connect(&path.0), listener.accept());
+        let (mut client, mut server) = (client?, server?.0);
+        client.write_all(b"hi").await?;
+        let mut buf = [0; 2];
+        server.read_exact(&mut buf).await?;
+        assert_eq!(&buf, b"hi");
+        assert!(UnixListener::bind(&path.0).is_err(), "the path is taken");
+        Ok(())
+    });
+}
+
+#[test]
+fn connects_wait_for_a_full_backlog_instead_of_failing() {
+    on_a_loop(|| async {
+        let path = TempPath::new("backlog");
+        let listener = UnixListener::bind(&path.0)?;
+        let target = path.0.clone();
+        // Far more than any backlog, before the first is accepted.
+        let clients = loopgroup::spawn_local(async move {
+            let connects = (0..600).map(|_| UnixStream::connect(target.clone()));
+            futures::future::join_all(connects).await
+        });
+        loopgroup::yield_now().await;
+        let accepted: Vec<_> = listener.incoming().take(600).collect().await;
+        assert!(accepted.iter().all(Result::is_ok));
+        assert!(clients.await?.iter().all(Result::is_ok));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_missing_or_overlong_path_says_so() {
+    on_a_loop(|| async {
+        let path = TempPath::new("missing");
+        let error = UnixStream::connect(&path.0).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let long = "x".repeat(200);
+        assert!(UnixStream::connect(&long).await.is_err());
+        assert!(UnixListener::bind(&long).is_err());
+        Ok(())
+    });
+}
+
+#[test]
+fn datagrams_go_by_path_and_by_pair() {
+    on_a_loop(|| async {
+        let path = TempPath::new("datagram");
+        let server = UnixDatagram::bind(&path.0)?;
+        let client = UnixDatagram::unbound()?;
+        client.send_to(b"one", &path.0).await?;
+        client.connect(&path.0)?;
+        client.send(b"two").await?;
+        let mut buf = [0; 8];
+        assert_eq!(server.recv_from(&mut buf).await?.0, 3);
+        assert_eq!(server.recv(&mut buf).await?, 3);
+        assert_eq!(&buf[..3], b"two");
+        let (one, other) = UnixDatagram::pair()?;
+        // A sender that is faster than its peer waits for room.
+        let sending = async {
+            for number in 0..2_000_u32 {
+                one.send(&number.to_be_bytes()).await?;
+            }
+            io::Result::Ok(())
+        };
+        let receiving = async {
+            for number in 0..2_000_u32 {
+                let mut buf = [0; 4];
+                assert_eq!(other.recv(&mut buf).await?, 4);
+                assert_eq!(buf, number.to_be_bytes());
+            }
+            io::Result::Ok(())
+        };
+        let (sent, received) = futures::join!(sending, receiving);
+        sent?;
+        received
+    });
+}
+
+#[test]
+fn writing_to_a_stream_without_a_reader_is_an_error_and_no_signal() {
+    on_a_loop(|| async {
+        let (mut one, other) = UnixStream::pair()?;
+        drop(other);
+        let error = one.write_all(b"x").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        Ok(())
+    });
+}
