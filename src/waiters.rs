@@ -29,7 +29,7 @@ impl Waiters {
         self.fired
     }
 
-    /// Stores a copy of `waker`, in the place of the one under `key` if there is one.
+    /// Stores `waker`, in the place of the one under `key` if there is one.
     ///
     /// Returns the waker that was replaced: dropping it is user code, so the caller does it once
     /// the lock is gone.

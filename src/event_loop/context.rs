@@ -2,7 +2,8 @@
 //!
 //! - At most one [`Local`] per thread; it is set before the first poll and taken away after the last
 //!   drop.
-//! - Access is by `try_with` everywhere: while thread-locals are destroyed, a thread is foreign.
+//! - Access is by `try_with`: while thread-locals are destroyed, a thread is foreign. ([`enter_loop`]
+//!   is not: nobody makes a thread a loop that late; see [`may_be_loop`].)
 //! - The cell is borrowed for a look or a push; who wants to call user code takes a clone of the `Rc`.
 //! - A thread inside `group.block_on` has a group but no loop; the loop, if there is one, wins.
 

@@ -3,9 +3,11 @@
 //! Invariants:
 //! - The gate only moves `Open → Draining → Closed`. New items pass an open gate only; wakes pass
 //!   until it is closed; what has passed is always drained.
-//! - It closes in the critical section that finds it empty, so nothing is ever left inside.
-//! - `sleeping` is set under the lock and only while nothing is inside. A producer that finds it set
-//!   clears it and must ring: the bell rings at most once per sleep, however many produce.
+//! - It closes in the critical section that finds no item inside, so none is ever left there. (Messages
+//!   to the loop itself are dropped: nobody is left to read them.)
+//! - `sleeping` is set under the lock and only while nothing is inside, or again when a ring failed. A
+//!   producer that finds it set clears it and must ring: the bell rings at most once per sleep, however
+//!   many produce.
 //! - An item that is needed by some moment rings only a sleeper that would wake later than that.
 //! - Order is kept: what one thread pushes is drained in the order of its pushes.
 //! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen

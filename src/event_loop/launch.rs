@@ -64,7 +64,7 @@ impl Seat {
     }
 
     pub(crate) fn is_taken(&self) -> bool {
-        // Acquire pairs with the Release in `settle`.
+        // Acquire pairs with the Release in `settle` and `take_if`.
         self.taken.load(Ordering::Acquire)
     }
 

@@ -3,8 +3,8 @@
 //! - `!Send` by its `Rc` and cells: the compiler keeps it on the loop thread.
 //! - A field is borrowed for one push, pop or swap; no borrow is alive while user code runs (poll,
 //!   wake, drop, hook, closure).
-//! - `gate` mirrors the inbox's gate. Only the loop closes that gate, so on the loop thread this
-//!   cell is as good as the lock.
+//! - `open` mirrors the inbox's gate. Once the loop runs only its own thread closes that gate, so
+//!   there this cell is as good as the lock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

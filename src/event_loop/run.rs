@@ -81,7 +81,7 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
         let mut cx = Context::from_waker(&waker);
         let mut future = Box::pin(future);
         let ending = loop {
-            // Relaxed is enough at home; from elsewhere the inbox lock orders the wake.
+            // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
                 runner.local.renew_budget();
                 match contain(|| future.as_mut().poll(&mut cx)) {
