@@ -23,15 +23,15 @@ use crate::task::join::JoinHandle;
 
 /// Turns this thread into an event loop until `future` is done.
 ///
-/// The future need not be `Send`, nor `'static`, and neither need what it spawns with
-/// [`spawn_local`]. When it is done, tasks that are left are cancelled and the thread is an ordinary
-/// one again.
+/// The future need be neither `Send` nor `'static`; what it spawns with [`spawn_local`] need not be
+/// `Send` either. When it is done, tasks that are left are cancelled and the thread is an ordinary one
+/// again.
 ///
 /// # Errors
 ///
-/// What the system says when it cannot make a selector; `Deadlock` on a thread that is a loop
-/// already; `Interrupted` if the loop was shut down before the future was done; `Other` in the
-/// destructor of a thread-local.
+/// What the system says when it cannot make a selector, or when the selector fails; `Deadlock` on a
+/// thread that is a loop already; `Interrupted` if the loop was shut down before the future was done;
+/// `Other` in the destructor of a thread-local.
 ///
 /// # Panics
 ///
@@ -93,7 +93,9 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     }
 }
 
-/// Spawns a future on the next loop of the current group.
+/// Spawns a future on the next loop of the current group: the loop's own, or that of `group.block_on`.
+///
+/// A refusal shows in the handle. For a future that is not `Send` see [`spawn_local`].
 ///
 /// # Panics
 ///
@@ -234,6 +236,8 @@ where
 
 /// Lets every other queued task go first, once.
 ///
+/// It works in every runtime, for it needs nothing but its waker.
+///
 /// # Cancel safety
 ///
 /// Cancel safe: it has no effect beyond its wait.
@@ -274,11 +278,13 @@ impl Future for YieldNow {
 
 /// Resolves when this loop starts to shut down, so that a long-lived task can end by itself.
 ///
-/// Inside `group.block_on` it resolves when the group does.
+/// Inside `group.block_on` it resolves when the shutdown of every loop of the group was requested.
 ///
 /// # Panics
 ///
-/// If the thread is neither a loop nor inside `group.block_on`.
+/// If the thread that calls it is neither a loop nor inside `group.block_on`. It is the call that
+/// counts, not the await: `group.block_on(shutdown_requested())` calls it outside, and
+/// `group.block_on(async { shutdown_requested().await })` inside.
 ///
 /// # Cancel safety
 ///

@@ -15,6 +15,10 @@ use crate::sync::Mutex;
 
 /// Says why a submission was refused.
 ///
+/// As an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind `WouldBlock` (a
+/// full queue), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported` (no context) or
+/// that of the failed thread start.
+///
 /// # Examples
 ///
 /// ```
@@ -28,7 +32,8 @@ use crate::sync::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RejectReason {
-    /// The loop has `max_pending_tasks` tasks waiting for their first poll.
+    /// The loop has `max_pending_tasks` tasks waiting for their first poll, or every thread of a
+    /// [`BlockingGroup`](crate::blocking::BlockingGroup) is busy and it does not let jobs wait.
     QueueFull,
     /// The loop, or the group, no longer accepts work.
     ShutDown,
@@ -36,8 +41,7 @@ pub enum RejectReason {
     NoSuchLoop,
     /// The calling thread is not a loop and not inside `group.block_on`.
     NoContext,
-    /// The loop's thread could not be started; the loop stays usable and the next submission
-    /// tries again.
+    /// The thread could not be started, for this reason; the next submission tries again.
     ThreadStart(io::ErrorKind),
 }
 
@@ -133,6 +137,9 @@ impl<F> From<Rejected<F>> for io::Error {
 }
 
 /// Says why a task has no result: it panicked, was cancelled, or was refused.
+///
+/// As an [`io::Error`] a cancellation has the kind `Interrupted`, a panic `Other`, and a refusal that
+/// of its [`RejectReason`].
 ///
 /// # Examples
 ///

@@ -3,7 +3,8 @@
 //! - Every call into user code that is not awaited by somebody goes through [`contain`]: a loop
 //!   never unwinds because of a task, a destructor, a hook, a waker, a chooser or a factory.
 //! - A panic that somebody can join travels in the handle. One that nobody can join is reported,
-//!   once, through [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr.
+//!   once, through [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr. (Those of
+//!   a thread factory and of a function for thread names become the error of the call.)
 //! - A payload is user data with a destructor: it is dropped under `contain` as well.
 
 use std::any::Any;
@@ -51,7 +52,8 @@ pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PanicSite {
-    /// A task or a closure, and its handle was dropped.
+    /// A task or a closure, and its handle was dropped; or the function of a
+    /// [`RejectPolicy::Custom`](crate::RejectPolicy::Custom).
     Task,
     /// The destructor of a future, a closure or an output.
     Destructor,
@@ -111,7 +113,7 @@ impl TaskPanic<'_> {
         self.site
     }
 
-    /// Returns the panic's text, if it has one.
+    /// Returns the panic's text; `"Box<dyn Any>"` if its payload is not a string.
     pub fn message(&self) -> &str {
         message(self.payload)
     }
@@ -121,13 +123,14 @@ impl TaskPanic<'_> {
         self.payload
     }
 
-    /// Returns the place in the source where the task was spawned or the hook was added.
+    /// Returns the place in the source where the task was spawned or the hook was added; `None` if the
+    /// panic belongs to neither.
     pub fn location(&self) -> Option<&'static Location<'static>> {
         self.location
     }
 
-    /// Returns the index of the loop in its group; `None` for a job of a
-    /// [`BlockingGroup`](crate::blocking::BlockingGroup).
+    /// Returns the index of the loop in its group; `None` for a [`Chooser`](crate::Chooser), which runs
+    /// before there is one.
     pub fn loop_index(&self) -> Option<usize> {
         self.index
     }
@@ -174,10 +177,7 @@ pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
 fn print(panic: &TaskPanic<'_>) {
     // One write, so that the line stays one. eprint! panics when stderr is closed; that is no reason
     // to end a loop.
-    let line = format!(
-        "loopgroup: {panic}
-"
-    );
+    let line = format!("loopgroup: {panic}\n");
     if let Err(payload) = contain(|| eprint!("{line}")) {
         discard(payload);
     }

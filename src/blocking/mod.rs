@@ -2,7 +2,7 @@
 //!
 //! A job that blocks (a file, a DNS look-up, a C library, a blocking channel) would stop its loop and
 //! every task on it. A [`BlockingGroup`] gives each accepted job a thread for its life; threads are
-//! reused, bounded in number, and retire when they are idle. Its shutdown is that of an
+//! reused, bounded in number, and retire when they are idle for 10 s. Its shutdown is that of an
 //! [`EventLoopGroup`](crate::EventLoopGroup), down to the report.
 //!
 //! ```
@@ -39,7 +39,9 @@ const DEFAULT_MAX: usize = 512;
 
 /// Runs a closure on a thread of the default [`BlockingGroup`].
 ///
-/// The default group has at most 512 threads; what exceeds them waits. It is never shut down.
+/// The default group has at most 512 threads; what exceeds them waits. It is never shut down, and a
+/// job that still runs when `main` returns ends with the process. If the system has no thread for the
+/// job, the handle resolves to a refusal.
 ///
 /// # Examples
 ///
@@ -64,6 +66,23 @@ where
 }
 
 /// What happens to a job when every thread is busy.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+/// use loopgroup::blocking::{BlockingGroup, WhenFull};
+/// use std::sync::mpsc;
+///
+/// let group = BlockingGroup::builder().max_threads(1).when_full(WhenFull::Reject).build()?;
+/// let (release, blocked) = mpsc::channel::<()>();
+/// let first = group.spawn(move || blocked.recv());
+/// let second = group.try_spawn(|| "too much").unwrap_err();
+/// assert_eq!(second.reason(), RejectReason::QueueFull);
+/// release.send(()).unwrap();
+/// assert_eq!(loopgroup::block_on(first).unwrap(), Ok(()));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhenFull {
@@ -77,8 +96,10 @@ pub enum WhenFull {
 
 /// A group of threads for blocking jobs, one per job.
 ///
-/// It is a handle: clones share the group. Dropping the last one requests a shutdown; jobs that are
-/// queued or running finish.
+/// It is a handle: clones share the group. Dropping the last one requests a shutdown and returns at
+/// once: jobs that are queued still run if they begin within 15 s, those that run finish.
+///
+/// A panic of a job whose handle was dropped is one line on stderr.
 ///
 /// # Examples
 ///
@@ -201,6 +222,9 @@ impl BlockingGroup {
     }
 
     /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
+    ///
+    /// As for an [`EventLoopGroup`](crate::EventLoopGroup) the first request sets the terms, and
+    /// [`shutdown_now`](BlockingGroup::shutdown_now) shortens them.
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
             quiet: shutdown::QUIET,

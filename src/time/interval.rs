@@ -68,6 +68,24 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 }
 
 /// What an [`Interval`] does about ticks that nobody took in time.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::testing::TestLoop;
+/// use loopgroup::time::{MissedTick, interval, sleep};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// TestLoop::new().block_on(async move {
+///     let mut ticks = interval(second);
+///     ticks.set_missed_tick(MissedTick::Skip);
+///     let start = ticks.tick().await;
+///     sleep(second * 7 / 2).await; // misses the ticks of seconds 1, 2 and 3
+///     assert_eq!(ticks.tick().await, start + second); // the one that was being waited for
+///     assert_eq!(ticks.tick().await, start + 4 * second);
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTick {

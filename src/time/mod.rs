@@ -1,9 +1,11 @@
 //! Time: sleeping, intervals, timeouts.
 //!
 //! A timer lives on the loop that polls it, in a queue of that loop: arming and cancelling it there
-//! takes no lock. It never fires early, and late by at most a millisecond plus the task that is
-//! running. Dropping it frees it at once, or soon when it is dropped on another thread. Timers also
-//! work in [`run`](crate::run) and [`block_on`](crate::block_on).
+//! takes no lock. It never fires early. A loop that waits for it fires it a millisecond late at most,
+//! for waits are in whole milliseconds; a busy one fires it after the slice of tasks that it is
+//! running, and the task that it wakes goes behind those that are queued. Dropping a timer frees it at
+//! once, or soon when it is dropped on another thread. Timers also work in [`run`](crate::run) and
+//! [`block_on`](crate::block_on), not in tasks of other runtimes.
 //!
 //! To run a closure later, see [`EventLoop::schedule`](crate::EventLoop::schedule).
 //!

@@ -16,13 +16,14 @@ use crate::time::{at, here, now};
 
 /// Waits for `duration`.
 ///
-/// [`Duration::MAX`], like any time beyond the end of the clock, means for ever. A zero duration
-/// lets the loop take one turn.
+/// [`Duration::MAX`], like any time beyond the end of the clock, means for ever. The time counts from
+/// this call, not from the first poll. A zero duration may be ready at once: to let other tasks go
+/// first, use [`yield_now`](crate::yield_now).
 ///
 /// # Panics
 ///
-/// The future panics when it is polled on a thread that has no timers: one that is neither a loop nor
-/// inside `block_on`.
+/// The future panics when it is polled, before its time, on a thread that has no timers: one that is
+/// neither a loop nor inside `block_on`.
 ///
 /// # Cancel safety
 ///
@@ -85,7 +86,8 @@ impl Sleep {
 
     /// Waits for another moment instead, also if it has been ready before.
     ///
-    /// A task that waits for it already is woken at the new moment, without polling it again.
+    /// On the thread that polled it last, the task that waits for it is woken at the new moment without
+    /// polling it again; elsewhere it has to be polled again to wait at all.
     ///
     /// # Examples
     ///
