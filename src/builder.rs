@@ -25,6 +25,32 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::termination::Termination;
 
 /// What happens to a submission when `max_pending_tasks` are waiting already.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RejectPolicy, RejectReason};
+/// use std::sync::mpsc;
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .max_pending_tasks(2)
+///     .reject_policy(RejectPolicy::Reject)
+///     .build()?;
+/// let (started, wait) = mpsc::channel();
+/// let (release, blocked) = mpsc::channel::<()>();
+/// group.next().execute(move || {
+///     started.send(()).unwrap();
+///     blocked.recv().unwrap(); // the loop stands still, and its queue fills
+/// })?;
+/// wait.recv().unwrap();
+/// group.try_spawn(async {})?;
+/// group.try_spawn(async {})?;
+/// let third = group.try_spawn(async {}).unwrap_err();
+/// assert_eq!(third.reason(), RejectReason::QueueFull);
+/// release.send(()).unwrap();
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum RejectPolicy {
@@ -39,9 +65,9 @@ pub enum RejectPolicy {
         /// How long to sleep between two tries; not zero.
         interval: Duration,
     },
-    /// Ask a function, with the number of the failed attempt, from 1. On the full loop itself
-    /// [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only when the caller
-    /// returns.
+    /// Ask a function, with the number of the failed attempt, from 1. It runs on the submitting thread.
+    /// On the full loop itself [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only
+    /// when the caller returns.
     Custom(fn(&EventLoop, u32) -> Verdict),
 }
 
@@ -55,14 +81,28 @@ pub enum Verdict {
 }
 
 /// How a loop waits when it has nothing to do.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, WaitStrategy};
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(50)))
+///     .build()?;
+/// assert_eq!(group.block_on(group.spawn(async { 7 })).unwrap(), 7);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
     /// Block at once: no CPU while idle. The default.
     #[default]
     Park,
-    /// Look for work without blocking for so long, then block. A message from another loop then
-    /// needs no system call while the loop spins.
+    /// Look for work without blocking for so long, then block; not zero. A message from another loop
+    /// then needs no system call while the loop spins.
     SpinThenPark(Duration),
     /// Never block: one core per loop, always.
     Busy,
@@ -201,6 +241,28 @@ impl Builder {
     ///
     /// What it returns is kept as a guard and dropped on the same thread, after the last task and
     /// before the termination is announced. A hook that panics leaves the loop without a guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// struct Leaving(usize);
+    ///
+    /// impl Drop for Leaving {
+    ///     fn drop(&mut self) {
+    ///         println!("loop {} ends", self.0);
+    ///     }
+    /// }
+    ///
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(2)
+    ///     .on_thread_start(|ev| Leaving(ev.index()))
+    ///     .build()?;
+    /// group.start()?;
+    /// group.shutdown_now().wait();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn on_thread_start<G: 'static>(
         mut self,
         hook: impl Fn(&EventLoop) -> G + Send + Sync + 'static,
@@ -210,6 +272,9 @@ impl Builder {
     }
 
     /// Handles panics that nobody can join; the default prints one line on stderr.
+    ///
+    /// The handler may be called on any thread: a panic is reported where its last handle is dropped.
+    /// The program's panic hook has run before, as for every panic. See [`TaskPanic`] for an example.
     pub fn on_panic(mut self, handler: impl Fn(&TaskPanic<'_>) + Send + Sync + 'static) -> Builder {
         self.on_panic = Some(Arc::new(handler));
         self
@@ -223,14 +288,17 @@ impl Builder {
 
     /// Bounds the tasks of each loop that wait for their first poll; the default is no bound. Not 0.
     ///
-    /// The bound is exact, and submissions on the loop itself count too. Tasks that have begun are
-    /// never refused a wake.
+    /// The bound is exact. Futures, closures, scheduled closures and visits of
+    /// [`LoopBound`](crate::LoopBound) values count, wherever they are submitted, the loop itself
+    /// included. Tasks that have begun are never refused a wake. What is above the bound is up to the
+    /// [`reject_policy`](Builder::reject_policy).
     pub fn max_pending_tasks(mut self, max: usize) -> Builder {
         self.max_pending_tasks = Some(max);
         self
     }
 
-    /// Sets what happens to a submission that finds the bound reached.
+    /// Sets what happens to a submission that finds the bound of
+    /// [`max_pending_tasks`](Builder::max_pending_tasks) reached; without one it is never asked.
     pub fn reject_policy(mut self, policy: RejectPolicy) -> Builder {
         self.reject_policy = policy;
         self
@@ -257,7 +325,8 @@ impl Builder {
         self
     }
 
-    /// Makes an executor group: loops without a selector, to offload handlers to.
+    /// Makes an executor group: loops without a selector, to offload handlers to. Timers work there
+    /// too; `io_ratio` means nothing.
     pub fn without_io(mut self) -> Builder {
         self.io = false;
         self

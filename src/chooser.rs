@@ -13,7 +13,10 @@ use crate::group::GroupCore;
 use crate::random::scramble;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
-/// Chooses the loop for the next task or connection.
+/// Chooses the loop for the next task.
+///
+/// It is asked by [`EventLoopGroup::next`](crate::EventLoopGroup::next) and all that goes through it:
+/// `spawn`, `spawn_with`, `try_spawn`. A choice that is shutting down alone is passed by.
 ///
 /// # Examples
 ///
@@ -41,7 +44,7 @@ pub trait Chooser: Send + Sync {
     fn choose(&self, group: &GroupView<'_>) -> usize;
 }
 
-/// What a [`Chooser`] sees of its group.
+/// What a [`Chooser`] sees of its group; the figures may be a moment old.
 pub struct GroupView<'a> {
     core: &'a GroupCore,
 }
@@ -69,7 +72,8 @@ impl<'a> GroupView<'a> {
             .map_or(0, |one| one.pending_tasks())
     }
 
-    /// Returns how many tasks are live on loop `index`; 0 if there is no such loop.
+    /// Returns how many tasks of loop `index` have been polled and are not finished; 0 if there is no
+    /// such loop.
     pub fn live(&self, index: usize) -> usize {
         self.core.loops.get(index).map_or(0, |one| one.live_tasks())
     }
@@ -82,7 +86,8 @@ impl<'a> GroupView<'a> {
             .map_or(0, |one| one.registered_channels())
     }
 
-    /// Says whether loop `index` exists and no shutdown of it was requested.
+    /// Says whether loop `index` exists and no shutdown of it was requested. (One that is shutting down
+    /// still accepts for a while, but is not to be chosen.)
     pub fn is_accepting(&self, index: usize) -> bool {
         self.core
             .loops

@@ -9,7 +9,6 @@ use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::io;
-
 use std::time::Duration;
 
 use crate::block_on;
@@ -27,8 +26,10 @@ use crate::termination::{Termination, TerminationFuture};
 
 /// A group of event loops: each one thread, each the home of its tasks.
 ///
-/// It is a handle: clones share the group. Dropping the last one requests a graceful shutdown with
-/// no quiet period and returns at once.
+/// It is a handle: clones share the group. Dropping the last one requests a graceful shutdown with no
+/// quiet period and returns at once: what is queued still runs, but a task that waits, for a timer or
+/// for anything else, is cancelled as soon as its loop has nothing to run. To let tasks finish, call
+/// [`drain`](EventLoopGroup::drain) and wait for its future.
 ///
 /// # Examples
 ///
@@ -163,7 +164,8 @@ impl EventLoopGroup {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `loops` is 0; else what the system says when it cannot make a selector.
+    /// `InvalidInput` if `loops` is 0 or absurdly many; else what the system says when it cannot make a
+    /// selector.
     pub fn new(loops: usize) -> io::Result<EventLoopGroup> {
         EventLoopGroup::builder().loops(loops).build()
     }
@@ -193,7 +195,7 @@ impl EventLoopGroup {
 
     /// Returns the loop that the chooser picks: the loops in turn, by default.
     ///
-    /// A loop that is shutting down alone is skipped while another one is not.
+    /// A loop that is shutting down alone is skipped while another one is not. It starts no thread.
     pub fn next(&self) -> &EventLoop {
         self.core.next()
     }
@@ -218,7 +220,7 @@ impl EventLoopGroup {
     /// # Errors
     ///
     /// The first error, naming the loop; loops that have started stay so, and all stay usable. A loop
-    /// that is shut down cannot be started any more.
+    /// that is shut down cannot be started any more: `BrokenPipe`.
     pub fn start(&self) -> io::Result<()> {
         for one in &self.core.loops {
             let started = if one.state().is_shutdown() {
@@ -237,7 +239,7 @@ impl EventLoopGroup {
     /// Spawns a future on [`next`](EventLoopGroup::next).
     ///
     /// A refusal shows in the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
-    /// back.
+    /// back. For a future that is not `Send` see [`spawn_with`](EventLoopGroup::spawn_with).
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -268,6 +270,9 @@ impl EventLoopGroup {
 
     /// Makes a future on the next loop and runs it there; it need not be `Send`.
     ///
+    /// `init` travels to the loop and what the future returns travels back: both have to be `Send`. A
+    /// refusal shows in the handle.
+    ///
     /// # Examples
     ///
     /// ```
@@ -297,6 +302,9 @@ impl EventLoopGroup {
     }
 
     /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
+    ///
+    /// Another group, or another run of the program, may place the key elsewhere. The key stays with
+    /// its loop when that is shut down alone: then the handle resolves to a refusal.
     ///
     /// # Examples
     ///
@@ -352,7 +360,11 @@ impl EventLoopGroup {
     /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
     ///
     /// The loops go on to work and to accept until nothing has happened for the quiet period, or
-    /// nobody is left who could submit, or the timeout has passed.
+    /// nothing is left to do and nobody who could submit, or the timeout has passed. Each loop decides
+    /// for itself: one may end while a task on another one still wants to submit to it, and is refused.
+    ///
+    /// The first request sets the terms. A later one, also of another kind, only observes; but
+    /// [`shutdown_now`](EventLoopGroup::shutdown_now) shortens every other.
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
             quiet: shutdown::QUIET,
@@ -380,7 +392,10 @@ impl EventLoopGroup {
     /// Ends the group when no task is live or queued any more on any of its loops, or at `timeout`.
     ///
     /// Tasks go on to run, to wait and to spawn; a loop without work of its own stays until the others
-    /// are done. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.)
+    /// are done. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.) A
+    /// task that would wait for ever should wait for
+    /// [`shutdown_requested`](crate::shutdown_requested) too; else it is cancelled at `timeout`. After
+    /// another request for shutdown this one changes nothing: the first sets the terms.
     ///
     /// # Examples
     ///
@@ -401,6 +416,8 @@ impl EventLoopGroup {
     }
 
     /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.
+    ///
+    /// Shutdown hooks run all the same.
     pub fn shutdown_now(&self) -> TerminationFuture {
         self.request(Request::Now)
     }

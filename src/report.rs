@@ -104,12 +104,13 @@ impl LoopReport {
         self.error.as_deref()
     }
 
-    /// Returns the time from the request to the end.
+    /// Returns the time from the first request for shutdown to the end.
     pub fn elapsed(&self) -> Duration {
         self.ended_at.saturating_duration_since(self.requested_at)
     }
 
-    /// Returns how many tasks the loop accepted.
+    /// Returns how many tasks the loop accepted: futures, closures, scheduled ones and visits of
+    /// [`LoopBound`](crate::LoopBound) values alike.
     pub fn accepted(&self) -> u64 {
         self.figures.accepted
     }
@@ -150,7 +151,7 @@ impl LoopReport {
     }
 
     /// Says whether everything that was accepted completed, no hook panicked and the loop did not
-    /// fail.
+    /// fail. Refusals do not count: what was refused was handed back or said so.
     pub fn is_clean(&self) -> bool {
         self.error.is_none()
             && self.cause != Cause::Failed
@@ -242,7 +243,7 @@ impl TerminationReport {
         self.sum(LoopReport::rejected) + self.strays.load(Ordering::Relaxed)
     }
 
-    /// Returns how many shutdown hooks ran.
+    /// Returns how many shutdown hooks ran, those that panicked included.
     pub fn hooks_run(&self) -> u64 {
         self.sum(LoopReport::hooks_run)
     }

@@ -139,7 +139,11 @@ impl Termination {
 /// Resolves to the [`TerminationReport`] once every loop has ended.
 ///
 /// It only observes: dropping it changes nothing, and any number of clones may be awaited in any
-/// runtime, or waited for in any thread that is not a loop.
+/// runtime, or waited for in any thread that is not a loop. Awaited again after it was ready it gives
+/// the report again.
+///
+/// When it resolves every task is gone, but the threads may still be on their way out;
+/// [`wait`](TerminationFuture::wait) also joins them.
 ///
 /// # Cancel safety
 ///
@@ -193,7 +197,8 @@ impl TerminationFuture {
         report
     }
 
-    /// Blocks until the end, for `timeout` at most; `None` if the end has not come by then.
+    /// Blocks until the end, for `timeout` at most; `None` if the end has not come by then. Joins no
+    /// thread.
     ///
     /// # Panics
     ///

@@ -20,7 +20,13 @@ use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
 
-/// A handle to a value that lives on one loop and need not be `Send`.
+/// A handle to a value that lives on one loop and need not be `Send`; made by
+/// [`EventLoop::bind`](crate::EventLoop::bind).
+///
+/// It is cheap to clone and may go anywhere. The value is dropped, on its loop, when the last handle is
+/// gone or when the loop ends. Making it and each [`with`](LoopBound::with) are tasks of the loop: they
+/// count in its figures and against its bound. A `LoopBound` is somebody who could still submit, as an
+/// [`EventLoop`] is.
 ///
 /// # Examples
 ///
@@ -71,7 +77,7 @@ impl<T: 'static> LoopBound<T> {
             place: Mutex::new(Place::Waiting(init)),
         });
         let weak = Arc::downgrade(&inner);
-        // If this is refused, so is every `with`.
+        // If this is refused, the first visit that is accepted makes the value.
         let _ = inner.event_loop.execute(move || {
             if let (Some(inner), Some(local)) = (weak.upgrade(), context::current()) {
                 inner.key(&local);
@@ -85,8 +91,9 @@ impl<T: 'static> LoopBound<T> {
 
     /// Works on the value, on its loop, in its turn.
     ///
-    /// The handle resolves to what `visit` returns; to a refusal if the loop is shut down; to a panic
-    /// if `visit` panics (the value stays), or if `init` did.
+    /// The handle resolves to what `visit` returns; to a refusal if the loop is shut down or its queue
+    /// is full; to a panic if `visit` panics (the value stays as it is then), or if `init` did. What
+    /// `visit` returns has to be `Send`; the value itself stays.
     #[track_caller]
     pub fn with<R, F>(&self, visit: F) -> JoinHandle<R>
     where
@@ -100,7 +107,23 @@ impl<T: 'static> LoopBound<T> {
         })
     }
 
-    /// Works on the value at once, on its loop.
+    /// Works on the value at once, on its loop: for tasks and closures that run there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{cell::Cell, rc::Rc};
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let hits = group.next().bind(|| Rc::new(Cell::new(0)));
+    /// let task = hits.event_loop().clone().spawn(async move {
+    ///     hits.with_local(|hits| hits.set(hits.get() + 1)); // no hop, no await
+    ///     hits.with_local(|hits| hits.get())
+    /// });
+    /// assert_eq!(group.block_on(task).unwrap(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Panics
     ///

@@ -129,6 +129,7 @@ impl EventLoop {
     /// Spawns a future on this loop.
     ///
     /// A refusal shows in the handle; see [`try_spawn`](EventLoop::try_spawn) to get the future back.
+    /// For a future that is not `Send` see [`spawn_with`](EventLoop::spawn_with).
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -159,8 +160,8 @@ impl EventLoop {
 
     /// Makes a future on this loop and runs it there; it need not be `Send`.
     ///
-    /// `init` runs on the loop. Task and future are one: when [`JoinHandle::cancel`] resolves, the
-    /// future is dropped.
+    /// `init` runs on the loop. It and what the future returns have to be `Send`. Task and future are
+    /// one: when [`JoinHandle::cancel`] resolves, the future is dropped. A refusal shows in the handle.
     #[track_caller]
     pub fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
     where
@@ -187,6 +188,25 @@ impl EventLoop {
 
     /// Runs a closure on this loop, once, in its turn.
     ///
+    /// What one thread spawns and executes on a loop begins in that order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::sync::mpsc;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let (tx, rx) = mpsc::channel();
+    /// for n in 0..3 {
+    ///     let tx = tx.clone();
+    ///     group.next().execute(move || tx.send(n).unwrap())?;
+    /// }
+    /// drop(tx);
+    /// assert_eq!(rx.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Rejected`] carries the closure and the reason.
@@ -200,6 +220,8 @@ impl EventLoop {
     }
 
     /// Runs a closure on this loop, once, in its turn, and returns a handle to its result.
+    ///
+    /// A refusal shows in the handle.
     #[track_caller]
     pub fn submit<F, T>(&self, call: F) -> JoinHandle<T>
     where
@@ -211,7 +233,25 @@ impl EventLoop {
 
     /// Runs a closure at once if this thread is the loop, else as [`execute`](EventLoop::execute).
     ///
-    /// A panic of a closure that runs at once is contained and reported, as it would be elsewhere.
+    /// A panic of a closure that runs at once is contained and reported, as it would be elsewhere. Such
+    /// a closure was never queued, so no bound refuses it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    /// let group = EventLoopGroup::new(1)?;
+    /// let ev = group.next().clone();
+    /// let task = group.spawn(async move {
+    ///     ev.dispatch(|| DONE.store(true, Ordering::Relaxed)).unwrap(); // at home: now, not later
+    ///     DONE.load(Ordering::Relaxed)
+    /// });
+    /// assert!(group.block_on(task).unwrap());
+    /// # std::io::Result::Ok(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -245,7 +285,10 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Queues a closure without waking the loop: it runs when something else wakes it, before that.
+    /// Queues a closure without waking the loop: it stays queued until something else wakes the loop,
+    /// and then runs in its place, which is before that something.
+    ///
+    /// On the loop itself it is as [`execute`](EventLoop::execute). A loop that never ran is started.
     ///
     /// # Errors
     ///
@@ -259,7 +302,8 @@ impl EventLoop {
             .map(drop)
     }
 
-    /// Runs a closure once, after the tasks of the iteration that takes it in.
+    /// Runs a closure once, after the tasks of the iteration that takes it in: to flush what they
+    /// wrote, say.
     ///
     /// # Errors
     ///
@@ -316,8 +360,10 @@ impl EventLoop {
 
     /// Adds a closure that runs on this loop when it shuts down.
     ///
-    /// Hooks run in the order of registration, when the queue first runs empty; they may spawn and
-    /// add hooks. A hook is a use: a loop that never ran starts to run its hooks.
+    /// Hooks run in the order of registration, when the queue first runs empty, or at the end if it
+    /// never does; they may spawn and add hooks. A hook is a use: a loop that never ran starts to run
+    /// its hooks. (If its thread cannot be started they are dropped, and the report says
+    /// [`Failed`](crate::Cause::Failed).)
     ///
     /// # Errors
     ///
@@ -348,6 +394,8 @@ impl EventLoop {
     }
 
     /// Takes a hook back; `false` if it has run or is running.
+    ///
+    /// The id has to be one of this loop: each loop counts its own hooks.
     pub fn remove_shutdown_hook(&self, id: HookId) -> bool {
         let Some(hook) = self.shared.hooks.remove(id) else {
             return false;
@@ -362,7 +410,9 @@ impl EventLoop {
 
     /// Makes a value on this loop, where it lives and is dropped, and returns a handle to it.
     ///
-    /// The value need not be `Send`; see [`LoopBound`].
+    /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop in its turn, or, should
+    /// the queue be full now, with the first visit that is accepted. If the loop is shut down, every
+    /// visit is refused.
     #[track_caller]
     pub fn bind<T: 'static>(&self, init: impl FnOnce() -> T + Send + 'static) -> LoopBound<T> {
         LoopBound::new(self.clone(), init)
@@ -370,7 +420,8 @@ impl EventLoop {
 
     /// Ends this loop alone, gracefully: quiet period 2 s, timeout 15 s.
     ///
-    /// [`EventLoopGroup::next`] skips it from here on, while another loop goes on.
+    /// [`EventLoopGroup::next`] skips it from here on, while another loop goes on. The terms are those
+    /// of [`EventLoopGroup::shutdown_gracefully`].
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
             quiet: shutdown::QUIET,
@@ -397,7 +448,7 @@ impl EventLoop {
         self.request(Request::Drain { scope, timeout })
     }
 
-    /// Ends this loop alone, now.
+    /// Ends this loop alone, now: what has not completed is cancelled.
     pub fn shutdown_now(&self) -> TerminationFuture {
         self.request(Request::Now)
     }

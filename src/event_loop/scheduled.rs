@@ -39,6 +39,9 @@ impl EventLoop {
     /// Any thread may call it; it wakes the loop only if nothing is due earlier. A refusal shows in
     /// the handle. [`Duration::MAX`] means never.
     ///
+    /// A shutdown, from its request on, cancels what is not due yet; a closure that has to run at the
+    /// end is a [shutdown hook](EventLoop::add_shutdown_hook).
+    ///
     /// # Examples
     ///
     /// ```
@@ -70,11 +73,33 @@ impl EventLoop {
 
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
     ///
-    /// Runs that come too late are made up for, one after the other. A run that panics is the last.
+    /// Runs that come too late are made up for, one after the other. A run that panics is the last. A
+    /// shutdown ends it, and a refusal shows in the handle, as for [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
     ///
     /// `InvalidInput` if `period` is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let runs = Arc::new(AtomicU32::new(0));
+    /// let count = Arc::clone(&runs);
+    /// let mut test = TestLoop::new();
+    /// let beat = test.schedule_at_fixed_rate(second, second, move || {
+    ///     count.fetch_add(1, Ordering::Relaxed);
+    /// })?;
+    /// test.advance(10 * second);
+    /// assert_eq!(runs.load(Ordering::Relaxed), 10);
+    /// assert!(beat.cancel());
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn schedule_at_fixed_rate<F>(
         &self,
@@ -91,7 +116,8 @@ impl EventLoop {
 
     /// Runs a closure on this loop after `initial` and then `delay` after the end of each run.
     ///
-    /// A run that panics is the last.
+    /// A run that panics is the last. A shutdown ends it, and a refusal shows in the handle, as for
+    /// [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
     ///
@@ -163,8 +189,22 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 
 /// A scheduled closure: resolves to its result, or says why there is none.
 ///
-/// Dropping it detaches: the closure still runs. A periodic closure resolves when it panics or is
-/// cancelled.
+/// Dropping it detaches: the closure still runs. The handle of a periodic closure resolves when a run
+/// panics, or when it is cancelled, by [`cancel`](Scheduled::cancel) or by a shutdown.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let hour = Duration::from_secs(3600);
+/// let later = group.next().schedule(hour, || "not before an hour has passed");
+/// group.shutdown_now().wait();
+/// assert!(loopgroup::block_on(later).unwrap_err().is_cancelled());
+/// # std::io::Result::Ok(())
+/// ```
 ///
 /// # Cancel safety
 ///
@@ -263,7 +303,7 @@ impl Timer {
         }
     }
 
-    /// Ready when the closure is to run now; from then on it cannot be cancelled.
+    /// Ready when the closure is to run now; from then on this run cannot be cancelled.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let local = context::current().expect("a task is polled on its loop");
         if Pin::new(&mut self.sleep).poll(cx).is_pending() {

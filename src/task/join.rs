@@ -92,9 +92,24 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the task and waits until its future is really dropped.
     ///
-    /// Resolves to the result if the task completed first, else to `None`; a panic that came first is
-    /// reported, for nobody joins it. Dropping the returned future does not take the cancellation
-    /// back.
+    /// The task is cancelled by the call, awaited or not. The returned future resolves to the result if
+    /// the task completed first, else to `None`; a panic that came first is reported, for nobody joins
+    /// it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the returned future does not take the cancellation back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let for_ever = group.spawn(std::future::pending::<()>());
+    /// assert_eq!(group.block_on(for_ever.cancel()), None); // its future is gone by now
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
         // Taken out here, not in the future: async-task's own handle cancels when it is dropped, so
         // the cancellation stands also if the future is dropped before its first poll.
