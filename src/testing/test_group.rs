@@ -103,6 +103,10 @@ impl TestGroup {
     }
 
     /// Runs turns, drawn from the seed, until no loop has anything to run now.
+    ///
+    /// # Panics
+    ///
+    /// As [`step`](TestGroup::step).
     #[track_caller]
     pub fn run_until_stalled(&mut self) {
         self.settle();
@@ -110,6 +114,10 @@ impl TestGroup {
 
     /// Lets virtual time pass; at each deadline on the way runs what is due, as
     /// [`run_until_stalled`](TestGroup::run_until_stalled) does.
+    ///
+    /// # Panics
+    ///
+    /// As [`step`](TestGroup::step).
     #[track_caller]
     pub fn advance(&mut self, duration: Duration) {
         let target = later(self.now(), duration);

@@ -33,6 +33,9 @@ pub(super) fn later(now: Instant, duration: Duration) -> Instant {
 /// other thread; they run when the test drives the loop. Dropping it ends the loop: what is left is
 /// cancelled.
 ///
+/// Time is the loop's own: `std::time::Instant::now()` stays real, and what real threads do (those of
+/// [`blocking`](crate::blocking), say) takes no virtual time and is not waited for.
+///
 /// # Examples
 ///
 /// A shutdown of minutes, tested in microseconds:
@@ -126,7 +129,11 @@ impl TestLoop {
         self.seat.polls().saturating_sub(before)
     }
 
-    /// Runs a single turn; returns whether there is more to run now.
+    /// Runs a single turn, of 1,024 tasks at most; returns whether there is more to run now.
+    ///
+    /// # Panics
+    ///
+    /// As [`run_until_stalled`](TestLoop::run_until_stalled).
     #[track_caller]
     pub fn turn(&mut self) -> bool {
         self.seat.turn(SLICE) == Turn::Busy
@@ -134,6 +141,10 @@ impl TestLoop {
 
     /// Lets virtual time pass; at each deadline on the way runs what is due, in order, as
     /// [`run_until_stalled`](TestLoop::run_until_stalled) does.
+    ///
+    /// # Panics
+    ///
+    /// As [`run_until_stalled`](TestLoop::run_until_stalled).
     #[track_caller]
     pub fn advance(&mut self, duration: Duration) {
         let target = later(self.now(), duration);
@@ -164,11 +175,14 @@ impl TestLoop {
     /// Drives `future` and the loop until the future is done; time jumps to the next deadline
     /// whenever nothing can run before.
     ///
-    /// The future is polled on the loop: it may use `spawn_local`, timers, everything.
+    /// The future is polled on the loop while that is alive: it may use `spawn_local`, timers,
+    /// everything.
     ///
     /// # Panics
     ///
-    /// If the future waits and nothing is left that could wake it: no task to run, no timer.
+    /// If the future waits and nothing is left on the loop that could wake it: no task to run, no
+    /// timer. (A wake that is to come from another thread is not waited for.) Also on the thread of an
+    /// event loop, as in a task.
     #[track_caller]
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);
