@@ -53,7 +53,8 @@
 //!   [`TerminationReport`] has the figures, and they add up.
 //! - **A shutdown that ends.** The timeout holds also against tasks that never come to rest (though
 //!   not against a poll that never returns).
-//! - **Contained panics.** Tasks, destructors, closures, hooks, choosers, wakers: none ends a loop.
+//! - **Contained panics.** Tasks, destructors, closures, hooks, choosers, wakers: none ends a loop
+//!   (unless the program is built with `panic = "abort"`).
 //! - **No unsafe code.** The crate forbids it.
 //!
 //! # Where things are
@@ -70,12 +71,17 @@
 //! | wait, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
 //! | test without real time | [`testing`] |
+//! | end a task when its loop ends | [`shutdown_requested`] |
 //! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
 //! | do blocking work | [`blocking`] |
 //!
 //! # Things to know
 //!
 //! - Dropping a [`JoinHandle`] detaches its task.
+//! - Dropping the last [`EventLoopGroup`] handle cancels the tasks that wait: to let them finish, wait
+//!   for [`drain`](EventLoopGroup::drain).
+//! - The first request for shutdown sets its terms; only [`shutdown_now`](EventLoopGroup::shutdown_now)
+//!   changes them.
 //! - A detached task that is never woken again lives until its loop ends.
 //! - `main` returning ends the process, loops or not: wait for a [`TerminationFuture`] first.
 //! - After `fork` the child has no loop threads and must not use the group; all descriptors are
