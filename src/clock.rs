@@ -57,6 +57,14 @@ impl Clock {
     }
 }
 
+/// The earlier of two moments, either of which may be never.
+pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
 /// A clock that stands still until it is moved, and only moves forward.
 #[derive(Debug)]
 pub(crate) struct VirtualClock {

@@ -307,36 +307,26 @@ impl Future for YieldNow {
 /// ```
 #[track_caller]
 pub fn shutdown_requested() -> ShutdownRequested {
-    if let Some(shared) = context::with_local(|local| Arc::clone(&local.shared)) {
-        return ShutdownRequested {
-            shared,
-            rest: Vec::new(),
-            key: None,
-        };
-    }
-    let Some(group) = context::entered_group() else {
-        no_context("shutdown_requested")
+    let loops = match context::with_local(|local| Arc::clone(&local.shared)) {
+        Some(shared) => vec![shared],
+        None => match context::entered_group() {
+            Some(group) => {
+                let loops = group.loops().iter();
+                loops.map(|one| Arc::clone(one.shared())).collect()
+            }
+            None => no_context("shutdown_requested"),
+        },
     };
-    let mut rest: Vec<_> = group
-        .loops()
-        .iter()
-        .map(|one| Arc::clone(one.shared()))
-        .collect();
-    ShutdownRequested {
-        shared: rest.pop().expect("a group has at least one loop"),
-        rest,
-        key: None,
-    }
+    ShutdownRequested { loops, key: None }
 }
 
 /// The future of [`shutdown_requested`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct ShutdownRequested {
-    /// The loop that is waited for now.
-    shared: Arc<Shared>,
-    /// A group shuts down when all its loops do: those that are still to be waited for.
-    rest: Vec<Arc<Shared>>,
-    /// The place among the waiters of `shared`.
+    /// The loops that are still to be waited for, the next one last; a group shuts down when all its
+    /// loops do.
+    loops: Vec<Arc<Shared>>,
+    /// The place among the waiters of the next loop.
     key: Option<usize>,
 }
 
@@ -347,8 +337,8 @@ impl Future for ShutdownRequested {
         let this = &mut *self;
         // Cloning and dropping wakers is user code: both happen outside the lock.
         let waker = cx.waker().clone();
-        loop {
-            let mut waiters = this.shared.shutdown_waiters.lock();
+        while let Some(next) = this.loops.last() {
+            let mut waiters = next.shutdown_waiters.lock();
             if !waiters.has_fired() {
                 let replaced = waiters.store(&mut this.key, waker);
                 drop(waiters);
@@ -356,19 +346,17 @@ impl Future for ShutdownRequested {
                 return Poll::Pending;
             }
             drop(waiters);
-            let Some(next) = this.rest.pop() else {
-                return Poll::Ready(());
-            };
-            this.shared = next;
+            this.loops.pop();
             this.key = None;
         }
+        Poll::Ready(())
     }
 }
 
 impl Drop for ShutdownRequested {
     fn drop(&mut self) {
-        if self.key.is_some() {
-            let removed = self.shared.shutdown_waiters.lock().remove(&mut self.key);
+        if let (Some(next), Some(_)) = (self.loops.last(), self.key) {
+            let removed = next.shutdown_waiters.lock().remove(&mut self.key);
             drop(removed);
         }
     }
@@ -376,11 +364,8 @@ impl Drop for ShutdownRequested {
 
 impl fmt::Debug for ShutdownRequested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let requested = std::iter::once(&self.shared)
-            .chain(&self.rest)
-            .all(|shared| shared.state.get().is_shutting_down());
         f.debug_struct("ShutdownRequested")
-            .field("requested", &requested)
+            .field("loops_to_wait_for", &self.loops.len())
             .finish()
     }
 }

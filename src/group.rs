@@ -325,9 +325,16 @@ impl EventLoopGroup {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.loop_for(key).spawn(future)
+    }
+
+    /// Returns the loop that `key` belongs to: the same one for the group's whole life.
+    ///
+    /// For what is not a `Send` future: `group.loop_for(&key).spawn_with(..)`.
+    pub fn loop_for<K: Hash + ?Sized>(&self, key: &K) -> &EventLoop {
         let hash = self.core.keys.hash_one(key);
         let index = (hash % self.core.loops.len() as u64) as usize;
-        self.core.loops[index].spawn(future)
+        &self.core.loops[index]
     }
 
     /// Spawns a future on the next loop, or hands it back.

@@ -68,6 +68,7 @@
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
 //! | be a loop | [`run`] |
 //! | wait from an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
+//! | sockets | [`net`], [`io::Registered`] |
 //! | wait, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
 //! | test without real time | [`testing`] |

@@ -65,6 +65,10 @@ pub enum PanicSite {
     Waker,
     /// A [`Chooser`](crate::Chooser).
     Chooser,
+    /// A [`thread_factory`](crate::Builder::thread_factory).
+    ThreadFactory,
+    /// A custom [`RejectPolicy`](crate::RejectPolicy).
+    RejectPolicy,
     /// The `init` or the destructor of a [`LoopBound`](crate::LoopBound) value.
     LoopBound,
 }
@@ -78,6 +82,8 @@ impl fmt::Display for PanicSite {
             PanicSite::ThreadHook => "thread start hook",
             PanicSite::Waker => "foreign waker",
             PanicSite::Chooser => "chooser",
+            PanicSite::ThreadFactory => "thread factory",
+            PanicSite::RejectPolicy => "reject policy",
             PanicSite::LoopBound => "loop-bound value",
         })
     }

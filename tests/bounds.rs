@@ -510,7 +510,10 @@ fn a_custom_policy_that_panics_refuses_and_is_reported() {
         let rejected = group.try_spawn(async { 5 }).unwrap_err();
         assert_eq!(Some(rejected.reason()), FULL);
         assert_eq!(block_on(rejected.into_inner()), 5);
-        assert_eq!(rx.try_recv().unwrap(), (PanicSite::Task, "no idea".into()));
+        assert_eq!(
+            rx.try_recv().unwrap(),
+            (PanicSite::RejectPolicy, "no idea".into())
+        );
         release.open();
         // The place of the refused one was never taken.
         empties(group.next());

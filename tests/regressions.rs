@@ -527,3 +527,122 @@ fn a_panicking_chooser_is_reported() {
         }
     });
 }
+
+#[test]
+fn a_thread_local_destructor_may_block_on_a_thread_that_has_used_timers() {
+    struct BlockOnDrop;
+    impl Drop for BlockOnDrop {
+        fn drop(&mut self) {
+            let mut polls = 0;
+            let second_time = poll_fn(|cx| {
+                polls += 1;
+                cx.waker().wake_by_ref();
+                if polls > 1 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            });
+            loopgroup::block_on(second_time);
+        }
+    }
+    thread_local! {
+        // Initialised before the timers, so destroyed after them.
+        static LAST: BlockOnDrop = const { BlockOnDrop };
+    }
+    util::alone(
+        "a_thread_local_destructor_may_block_on_a_thread_that_has_used_timers",
+        || {
+            let thread = thread::spawn(|| {
+                LAST.with(|_| ());
+                loopgroup::block_on(loopgroup::time::sleep(Duration::from_millis(1)));
+            });
+            thread.join().unwrap();
+        },
+    );
+}
+
+#[test]
+fn the_id_of_a_hook_means_nothing_to_another_loop() {
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        let [one, other] = group.loops() else {
+            panic!("two loops")
+        };
+        let id = one.add_shutdown_hook(|| ()).unwrap();
+        other.add_shutdown_hook(|| ()).unwrap();
+        assert!(!other.remove_shutdown_hook(id));
+        assert!(one.remove_shutdown_hook(id));
+        assert_eq!(group.shutdown_now().wait().hooks_run(), 1);
+    });
+}
+
+#[test]
+fn a_task_whose_timer_fired_runs_before_a_long_queue() {
+    within(|| {
+        let group = one_loop(false);
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ran);
+        let timed = group.spawn(async move {
+            loopgroup::time::sleep(Duration::from_millis(1)).await;
+            count.load(Ordering::SeqCst)
+        });
+        eventually("it sleeps", || group.next().live_tasks() == 1);
+        let release = stall(group.next());
+        for _ in 0..50_000 {
+            let ran = Arc::clone(&ran);
+            group
+                .next()
+                .execute(move || {
+                    ran.fetch_add(1, Ordering::SeqCst);
+                })
+                .unwrap();
+        }
+        thread::sleep(Duration::from_millis(2)); // about time itself: the timer is due now
+        release.open();
+        let before = loopgroup::block_on(timed).unwrap();
+        assert!(before <= 2_048, "{before} tasks went first");
+    });
+}
+
+#[test]
+fn scheduled_closures_do_not_fill_the_bound_of_an_idle_loop() {
+    within(|| {
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .max_pending_tasks(2)
+            .build()
+            .unwrap();
+        let ev = group.next();
+        for scheduled in 1..=20 {
+            // Each is seen by the loop soon, although it is due in an hour.
+            let later = ev.schedule(Duration::from_secs(3600), || ());
+            eventually("the loop has seen it", || ev.live_tasks() == scheduled);
+            drop(later);
+        }
+        assert_eq!(ev.pending_tasks(), 0);
+        assert_eq!(group.shutdown_now().wait().rejected(), 0);
+    });
+}
+
+#[test]
+fn a_refused_init_is_handed_back_and_a_key_leads_to_its_loop() {
+    within(|| {
+        let group = EventLoopGroup::new(3).unwrap();
+        let home = group.loop_for("key").index();
+        let found = group.spawn_keyed("key", async {
+            loopgroup::EventLoop::current().map(|ev| ev.index())
+        });
+        assert_eq!(group.block_on(found).unwrap(), Some(home));
+        let local = group.loop_for("key").try_spawn_with(|| {
+            let local = Rc::new(7);
+            async move { *local }
+        });
+        assert_eq!(group.block_on(local.unwrap()).unwrap(), 7);
+        group.shutdown_now().wait();
+        let init = || async { 8 };
+        let refused = group.loop_for("key").try_spawn_with(init).unwrap_err();
+        assert_eq!(refused.reason(), RejectReason::ShutDown);
+        assert_eq!(loopgroup::block_on(refused.into_inner()()), 8);
+    });
+}

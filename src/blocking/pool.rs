@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::blocking::WhenFull;
 use crate::blocking::job::{self, Runnable};
+use crate::clock::earlier;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
@@ -284,10 +285,7 @@ impl Pool {
                             .checked_add(quiet),
                         _ => None,
                     };
-                    Look::ShuttingDown(match (quiet_at, terms.deadline) {
-                        (Some(quiet_at), Some(deadline)) => Some(quiet_at.min(deadline)),
-                        (one, other) => one.or(other),
-                    })
+                    Look::ShuttingDown(earlier(quiet_at, terms.deadline))
                 }
             }
         };

@@ -8,7 +8,10 @@
 use std::collections::VecDeque;
 use std::panic::Location;
 
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// Counts the hooks of all loops: an id means one hook, and nothing to another loop.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Names a shutdown hook, to remove it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +36,6 @@ pub(crate) struct Hooks(Mutex<List>);
 struct List {
     /// In the order of their ids.
     waiting: VecDeque<(HookId, Hook)>,
-    next: u64,
     closed: bool,
 }
 
@@ -47,8 +49,7 @@ impl Hooks {
         if list.closed {
             return Err(hook);
         }
-        let id = HookId(list.next);
-        list.next += 1;
+        let id = HookId(NEXT.fetch_add(1, Ordering::Relaxed));
         let call = Box::new(hook);
         list.waiting.push_back((id, Hook { call, location }));
         Ok(id)
@@ -63,7 +64,9 @@ impl Hooks {
 
     /// The place behind the hooks that wait now.
     pub(crate) fn fence(&self) -> HookId {
-        HookId(self.0.lock().next)
+        // Under the lock, so that what is in the list is below it.
+        let _list = self.0.lock();
+        HookId(NEXT.load(Ordering::Relaxed))
     }
 
     /// Takes the first hook, if it was added before `fence`.

@@ -25,7 +25,7 @@ use crate::event_loop::run;
 use crate::event_loop::shared::Shared;
 use crate::event_loop::state::State;
 use crate::group::GroupCore;
-use crate::panic::{contain, discard};
+use crate::panic::{PanicSite, contain, discard};
 use crate::reactor::Driver;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use crate::termination::ThreadSlot;
@@ -256,6 +256,7 @@ impl Shared {
                 Ok(Ok(())) => self.seat.await_promise(patience),
                 Ok(Err(error)) => Err(RejectReason::ThreadStart(error.kind())),
                 Err(payload) => {
+                    self.report_panic(PanicSite::ThreadFactory, &*payload, None);
                     discard(payload);
                     Err(RejectReason::ThreadStart(io::ErrorKind::Other))
                 }

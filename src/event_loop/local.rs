@@ -31,6 +31,8 @@ pub(crate) struct Local {
     run: RefCell<VecDeque<Runnable>>,
     /// Tasks woken by readiness in this turn.
     io: RefCell<VecDeque<Runnable>>,
+    /// Tasks whose timers fired in this turn.
+    timed: RefCell<VecDeque<Runnable>>,
     /// Tasks for the end of the iteration.
     tail: RefCell<VecDeque<Runnable>>,
     /// Which queue a task woken on this thread goes to.
@@ -62,6 +64,8 @@ enum Waking {
     Task,
     /// The reactor found something ready: I/O work.
     Io,
+    /// Its timer fired: it runs in this very turn.
+    Timer,
     /// It is to be dropped.
     Doomed,
 }
@@ -74,6 +78,7 @@ impl Local {
             core,
             run: RefCell::default(),
             io: RefCell::default(),
+            timed: RefCell::default(),
             tail: RefCell::default(),
             waking: Cell::new(Waking::Task),
             doomed: RefCell::default(),
@@ -92,6 +97,7 @@ impl Local {
         let queue = match self.waking.get() {
             Waking::Task => &self.run,
             Waking::Io => &self.io,
+            Waking::Timer => &self.timed,
             Waking::Doomed => &self.doomed,
         };
         queue.borrow_mut().push_back(runnable);
@@ -133,24 +139,29 @@ impl Local {
     /// Wakes the tasks of due timers, `limit` of them at most.
     pub(crate) fn fire_timers(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
         self.timers.collect_due(now, limit, woken);
+        self.wake_all(Waking::Timer, woken);
+    }
+
+    /// Takes the tasks that timers have woken in this turn.
+    pub(crate) fn take_timed(&self) -> VecDeque<Runnable> {
+        self.timed.take()
+    }
+
+    /// Wakes everybody, to the queue that `why` leads to.
+    fn wake_all(&self, why: Waking, woken: &mut Vec<Waker>) {
+        self.waking.set(why);
         for waker in woken.drain(..) {
             if let Err(payload) = contain(|| waker.wake()) {
                 self.shared.report_panic(PanicSite::Waker, &*payload, None);
                 discard(payload);
             }
         }
+        self.waking.set(Waking::Task);
     }
 
     /// Wakes whoever waited for what the selector found ready: I/O work.
     pub(crate) fn wake_ready(&self, ready: &mut Vec<Waker>) {
-        self.waking.set(Waking::Io);
-        for waker in ready.drain(..) {
-            if let Err(payload) = contain(|| waker.wake()) {
-                self.shared.report_panic(PanicSite::Waker, &*payload, None);
-                discard(payload);
-            }
-        }
-        self.waking.set(Waking::Task);
+        self.wake_all(Waking::Io, ready);
     }
 
     /// Closes every channel of the loop; whoever waits for one is woken to an error.
@@ -211,12 +222,14 @@ impl Local {
     pub(crate) fn next_of_any(&self) -> Option<Runnable> {
         self.next_task()
             .or_else(|| self.next_io_task())
+            .or_else(|| self.timed.borrow_mut().pop_front())
             .or_else(|| self.tail.borrow_mut().pop_front())
     }
 
     /// How many tasks are queued on this side of the inbox.
     pub(crate) fn queued(&self) -> usize {
-        self.run.borrow().len() + self.io.borrow().len() + self.tail.borrow().len()
+        let queues = [&self.run, &self.io, &self.timed, &self.tail];
+        queues.iter().map(|queue| queue.borrow().len()).sum()
     }
 
     pub(crate) fn queued_io(&self) -> usize {

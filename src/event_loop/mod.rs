@@ -147,6 +147,11 @@ impl EventLoop {
         F::Output: Send + 'static,
     {
         let location = Location::caller();
+        // What waits unseen still takes a place below the bound: it is not to wait there for long.
+        let urgency = match &self.shared.bound {
+            Some(_) => Urgency::Now,
+            None => urgency,
+        };
         if let Err(reason) = self.shared.admit() {
             self.shared.drop_refused(future, location);
             return self.refuse(reason);
@@ -170,6 +175,21 @@ impl EventLoop {
         F::Output: Send + 'static,
     {
         self.spawn(Resident::<I, F>::new(init))
+    }
+
+    /// As [`spawn_with`](EventLoop::spawn_with), or hands `init` back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_submit(init, Resident::<I, F>::new, Lane::Main, Urgency::Now)
     }
 
     /// Spawns a future on this loop, or hands it back.

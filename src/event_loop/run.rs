@@ -4,7 +4,7 @@
 //!   turn:  work:  collect the inbox
 //!                 run I/O tasks (woken by readiness), measured
 //!                 run other tasks, for their share of that time
-//!                 fire due timers
+//!                 fire due timers, and run what they woke
 //!                 run tail tasks
 //!                 one step of the shutdown, if there is one
 //!          rest:  wait in the driver, or just look if something is queued
@@ -30,6 +30,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::builder::{CloseChannels, WaitStrategy};
+use crate::clock::earlier;
 use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
@@ -223,17 +224,20 @@ impl Runner {
         let now = (shutting_down || timers).then(|| self.now());
         if let (Some(now), true) = (now, timers) {
             self.local.fire_timers(now, TIMERS, &mut self.due);
+            // At once, ahead of the queue: a timer is late by the rest of a slice, not by a queue.
+            for runnable in self.local.take_timed() {
+                self.local.run_one(runnable);
+            }
         }
         for runnable in self.local.take_tail() {
             self.local.run_one(runnable);
         }
         let mut deadline = self.local.timers.next_deadline();
         if let (Some(now), true) = (now, shutting_down) {
-            deadline = match (self.step(now), deadline) {
-                (Step::End(cause), _) => return Next::End(cause),
-                (Step::Wait(Some(step)), Some(timer)) => Some(step.min(timer)),
-                (Step::Wait(step), timer) => step.or(timer),
-            };
+            match self.step(now) {
+                Step::End(cause) => return Next::End(cause),
+                Step::Wait(step) => deadline = earlier(deadline, step),
+            }
         }
         // Only a tail task that armed the first timer of all leaves a deadline without a reading.
         Next::Rest(deadline.map(|deadline| Until {
@@ -275,8 +279,10 @@ impl Runner {
             }
             None => (self.slice_tasks, Some(SLICE)),
         };
+        // With timers armed, one task that takes long must not be followed by sixty-three others.
+        let watchful = !self.local.timers.is_empty();
         let mut start = None;
-        let mut run = 0;
+        let mut run = 0_u32;
         while limit > 0 {
             let Some(runnable) = self.local.next_task() else {
                 return;
@@ -284,9 +290,9 @@ impl Runner {
             self.local.run_one(runnable);
             limit -= 1;
             run += 1;
-            if run % BATCH == 0 {
+            if run % BATCH == 0 || (watchful && run.is_power_of_two()) {
                 if let Some(slice) = slice {
-                    // The first batch is free: most turns never read the clock here.
+                    // Without timers the first batch is free: most turns never read the clock here.
                     let now = self.now();
                     if now.saturating_duration_since(*start.get_or_insert(now)) >= slice {
                         return;

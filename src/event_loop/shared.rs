@@ -112,7 +112,7 @@ impl Shared {
                     Ok(Verdict::Retry) => context::with_home(self, |_| ()).is_none(),
                     Ok(Verdict::Reject) => false,
                     Err(payload) => {
-                        self.report_panic(PanicSite::Task, &*payload, None);
+                        self.report_panic(PanicSite::RejectPolicy, &*payload, None);
                         discard(payload);
                         false
                     }

@@ -23,6 +23,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::clock::earlier;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::local::Local;
@@ -293,10 +294,7 @@ impl Progress {
             }
             Until::Drained(_) | Until::Now => None,
         };
-        Step::Wait(match (quiet_at, terms.deadline) {
-            (Some(quiet_at), Some(deadline)) => Some(quiet_at.min(deadline)),
-            (one, other) => one.or(other),
-        })
+        Step::Wait(earlier(quiet_at, terms.deadline))
     }
 }
 

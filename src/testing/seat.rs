@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use crate::clock::earlier;
 use crate::event_loop::context;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::run::{Next, Runner};
@@ -75,10 +76,7 @@ impl Seat {
         let timer = local.timers.next_deadline();
         let terms = local.shared.control.lock().terms();
         let shutdown = terms.and_then(|terms| terms.deadline);
-        match (timer, shutdown) {
-            (Some(timer), Some(shutdown)) => Some(timer.min(shutdown)),
-            (one, other) => one.or(other),
-        }
+        earlier(timer, shutdown)
     }
 
     /// Calls `inside` on the loop, if it is alive.

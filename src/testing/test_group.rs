@@ -1,6 +1,7 @@
 //! Several loops on one thread, interleaved by a seed.
 
 use std::fmt;
+use std::io;
 use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
@@ -58,22 +59,31 @@ impl TestGroup {
     #[track_caller]
     pub fn seeded(seed: u64, loops: usize) -> TestGroup {
         assert!(loops > 0, "a group needs at least one loop");
+        TestGroup::from_builder(seed, Builder::new().loops(loops))
+            .expect("the settings are right, and loops without a selector need no resources")
+    }
+
+    /// Makes a group with these settings, whose turns are drawn from `seed`: bounds, policies, choosers
+    /// and handlers count; threads, selectors and waits do not.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` names the setting that is wrong.
+    pub fn from_builder(seed: u64, builder: Builder) -> io::Result<TestGroup> {
         let clock = Arc::new(VirtualClock::new());
-        let group = Builder::new()
-            .loops(loops)
-            .without_io()
-            .clock(Clock::Virtual(Arc::clone(&clock)))
-            .build()
-            .expect("loops without a selector need nothing of the system");
-        let seats = (0..loops).map(|index| Seat::take(&group, index)).collect();
-        TestGroup {
+        let builder = builder.without_io();
+        let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
+        let seats = (0..group.len())
+            .map(|index| Seat::take(&group, index))
+            .collect();
+        Ok(TestGroup {
             group,
             seats,
             _reading: clock::read_here(&clock),
             clock,
             random: Random::new(seed),
             trace: 0xCBF2_9CE4_8422_2325,
-        }
+        })
     }
 
     /// Returns the group, whose API is the production one.

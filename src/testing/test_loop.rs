@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::ops::Deref;
 use std::pin::pin;
 use std::task::{Context, Poll};
@@ -69,21 +70,43 @@ pub struct TestLoop {
 impl TestLoop {
     /// Makes a test loop whose time starts now.
     pub fn new() -> TestLoop {
+        TestLoop::from_builder(Builder::new())
+            .expect("default settings are right, and a loop without a selector needs no resources")
+    }
+
+    /// Makes a test loop with these settings: bounds, policies, choosers and handlers count; the
+    /// number of loops, threads, selectors and waits do not.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` names the setting that is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, RejectReason, testing::TestLoop};
+    ///
+    /// let settings = EventLoopGroup::builder().max_pending_tasks(1);
+    /// let mut test = TestLoop::from_builder(settings)?;
+    /// let first = test.spawn(async {});
+    /// let refused = test.try_spawn(async {}).unwrap_err();
+    /// assert_eq!(refused.reason(), RejectReason::QueueFull);
+    /// test.run_until_stalled();
+    /// assert!(first.is_finished() && test.try_spawn(async {}).is_ok());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn from_builder(builder: Builder) -> io::Result<TestLoop> {
         let clock = Arc::new(VirtualClock::new());
-        let group = Builder::new()
-            .loops(1)
-            .without_io()
-            .clock(Clock::Virtual(Arc::clone(&clock)))
-            .build()
-            .expect("a loop without a selector needs nothing of the system");
+        let builder = builder.loops(1).without_io();
+        let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
         let seat = Seat::take(&group, 0);
-        TestLoop {
+        Ok(TestLoop {
             core: Arc::clone(group.core()),
             group: Some(group),
             seat,
             _reading: clock::read_here(&clock),
             clock,
-        }
+        })
     }
 
     /// Returns the loop's group, which has no other loop.

@@ -42,8 +42,27 @@ use crate::clock;
 use crate::event_loop::context;
 use crate::time::timers::{HomeId, Timers};
 
-/// Reads the clock of the current loop: the system's, or a test loop's.
-pub(crate) fn now() -> Instant {
+/// Reads the clock of the current loop: the system's, or that of a
+/// [`TestLoop`](crate::testing::TestLoop).
+///
+/// Code that asks here instead of [`Instant::now`] can be tested in virtual time.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::testing::TestLoop;
+/// use loopgroup::time::{now, sleep};
+/// use std::time::Duration;
+///
+/// let hour = Duration::from_secs(3600);
+/// let passed = TestLoop::new().block_on(async move {
+///     let start = now();
+///     sleep(hour).await;
+///     now() - start
+/// });
+/// assert_eq!(passed, hour);
+/// ```
+pub fn now() -> Instant {
     context::with_local(|local| local.shared.config.clock.now()).unwrap_or_else(clock::thread_now)
 }
 

@@ -56,7 +56,8 @@ impl Waiting {
         if !USED.get() {
             return None;
         }
-        TIMERS.with(|this| {
+        // While thread-locals are destroyed there is nothing to fire, and nothing to arm.
+        let fired = TIMERS.try_with(|this| {
             for key in std::mem::take(&mut *this.cancelled.lock()) {
                 drop(this.timers.cancel(key));
             }
@@ -71,7 +72,8 @@ impl Waiting {
                 waker.wake();
             }
             this.timers.next_deadline()
-        })
+        });
+        fired.ok().flatten()
     }
 }
 
