@@ -267,13 +267,13 @@ impl fmt::Display for LoopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "loop {}: {} after {:?}",
+            "loop {}: ended ({}) after {:?}",
             self.index,
             self.cause,
             self.elapsed()
         )?;
         if let Some(error) = &self.error {
-            write!(f, " ({error})")?;
+            write!(f, ", {error}")?;
         }
         if !self.started {
             return f.write_str(", never started");

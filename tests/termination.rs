@@ -588,8 +588,8 @@ fn the_report_reads_as_a_sentence_and_a_line_per_loop() {
         };
         let expected = format!(
             "terminated after {:?}: 2 accepted = 1 completed + 0 panicked + 1 cancelled; 1 rejected\n  \
-             loop 0: now after {:?}, never started\n  \
-             loop 1: now after {:?}, 1 completed, 0 panicked, 1 cancelled, 1 rejected, 1 hooks run",
+             loop 0: ended (now) after {:?}, never started\n  \
+             loop 1: ended (now) after {:?}, 1 completed, 0 panicked, 1 cancelled, 1 rejected, 1 hooks run",
             report.elapsed(),
             unused.elapsed(),
             used.elapsed(),
