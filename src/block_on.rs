@@ -45,7 +45,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return output;
         }
-        let timeout = waiting.fire().map(|deadline| {
+        let timeout = waiting.fire(&parker).map(|deadline| {
             // As the loops: whole milliseconds, so that a crowd of timers shares its wake-ups.
             round_up(deadline.saturating_duration_since(Instant::now()))
         });

@@ -20,7 +20,8 @@ use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::sync::Arc;
 use crate::task::Runnable;
 use crate::task::live::{Live, LiveKey};
-use crate::time::timers::{HomeId, Timers};
+use crate::time::queue;
+use crate::time::timers::{Away, HomeId, Timers};
 
 /// The loop thread's half.
 pub(crate) struct Local {
@@ -123,14 +124,20 @@ impl Local {
         for notice in mail.notices.drain(..) {
             match notice {
                 Notice::Unbind(key) => self.unbind(key),
-                Notice::CancelTimer(key) => self.drop_waker(self.timers.cancel(key)),
+                Notice::Timer(key, away) => self.remove_timer(key, away),
             }
         }
     }
 
-    /// Drops a foreign waker.
-    fn drop_waker(&self, waker: Option<Waker>) {
-        if let Err(payload) = contain_drop(waker) {
+    /// Removes a timer that was dropped or reset elsewhere.
+    fn remove_timer(&self, key: queue::Key, away: Away) {
+        let waker = self.timers.cancel(key);
+        // A foreign waker.
+        let done = contain(|| match away {
+            Away::Dropped => drop(waker),
+            Away::Reset => waker.map_or((), Waker::wake),
+        });
+        if let Err(payload) = done {
             self.shared.report_panic(PanicSite::Waker, &*payload, None);
             discard(payload);
         }

@@ -30,6 +30,7 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
 use crate::task::Runnable;
 use crate::termination::Termination;
 use crate::time::queue;
+use crate::time::timers::Away;
 use crate::waiters::Waiters;
 
 /// What a loop takes out of its inbox.
@@ -40,8 +41,8 @@ pub(crate) type Mail = Batch<Runnable, Notice>;
 pub(crate) enum Notice {
     /// The last handle of a loop-bound value is gone.
     Unbind(arena::Key),
-    /// A timer of this loop was dropped elsewhere.
-    CancelTimer(queue::Key),
+    /// A timer of this loop was dropped or reset elsewhere.
+    Timer(queue::Key, Away),
 }
 
 /// The shared half.

@@ -25,6 +25,8 @@ pub(crate) struct Queue<T> {
     free: u32,
     /// Counts insertions, to keep equal deadlines in order.
     order: u64,
+    /// The first generation of a new slot: later than any that was given away.
+    first: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +56,7 @@ impl<T> Queue<T> {
             slots: Vec::new(),
             free: NONE,
             order: 0,
+            first: 0,
         }
     }
 
@@ -69,6 +72,12 @@ impl<T> Queue<T> {
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.heap.first().map(|node| node.deadline)
+    }
+
+    /// The earliest deadline after `now`; O(n).
+    pub(crate) fn next_deadline_after(&self, now: u64) -> Option<u64> {
+        let deadlines = self.heap.iter().map(|node| node.deadline);
+        deadlines.filter(|&deadline| deadline > now).min()
     }
 
     pub(crate) fn insert(&mut self, deadline: u64, value: T) -> Key {
@@ -159,7 +168,7 @@ impl<T> Queue<T> {
         if self.free == NONE {
             self.slots.push(Slot {
                 place,
-                generation: 0,
+                generation: self.first,
                 value: Some(value),
             });
             return to_u32(self.slots.len() - 1);
@@ -172,10 +181,15 @@ impl<T> Queue<T> {
         free
     }
 
-    /// Gives the room of a past crowd back. Slots stay: their generations must.
+    /// Gives the room of a past crowd back; new slots begin behind the generations of the old.
     fn shrink(&mut self) {
         if self.heap.capacity() > 1024 {
+            let generations = self.slots.iter().map(|slot| slot.generation);
+            // A free slot's generation was not given away yet.
+            self.first = generations.max().unwrap_or(self.first);
             self.heap = Vec::new();
+            self.slots = Vec::new();
+            self.free = NONE;
         }
     }
 
@@ -388,6 +402,20 @@ mod tests {
             last = deadline;
             queue.pop_due(deadline).expect("it is due");
         }
-        assert_eq!(queue.heap.capacity(), 0, "the room is given back");
+        let room = (queue.heap.capacity(), queue.slots.capacity());
+        assert_eq!(room, (0, 0), "the room is given back");
+    }
+
+    #[test]
+    fn a_key_from_before_a_crowd_is_stale_after_it() {
+        let mut queue = Queue::new();
+        let keys: Vec<_> = (0..2_000).map(|value| queue.insert(1, value)).collect();
+        while queue.pop_due(1).is_some() {}
+        assert_eq!(queue.slots.capacity(), 0);
+        for value in 0..2_000 {
+            queue.insert(2, value);
+        }
+        assert!(keys.into_iter().all(|key| queue.remove(key).is_none()));
+        assert_eq!(queue.len(), 2_000);
     }
 }

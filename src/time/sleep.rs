@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::time::queue::Key;
-use crate::time::timers::{Armed, HomeId, Kind};
+use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
 use crate::time::{at, here, now};
 
 /// Waits for `duration`.
@@ -86,8 +86,8 @@ impl Sleep {
 
     /// Waits for another moment instead, also if it has been ready before.
     ///
-    /// On the thread that polled it last, the task that waits for it is woken at the new moment without
-    /// polling it again; elsewhere it has to be polled again to wait at all.
+    /// A task that waits for it already is woken at the new moment, without polling it again. (If it
+    /// waits on another thread, it is woken at once to see for itself.)
     ///
     /// # Examples
     ///
@@ -108,12 +108,19 @@ impl Sleep {
         let Some((home, key)) = self.armed else {
             return;
         };
-        let moved = deadline.is_some_and(|deadline| {
-            at(home, |timers| timers.reset(key, deadline)).unwrap_or(false)
+        let moved = at(home, |timers| {
+            deadline.is_some_and(|deadline| timers.reset(key, deadline))
         });
-        if !moved {
-            // Fired, armed elsewhere, or never: the next poll arms it anew.
-            self.disarm();
+        match moved {
+            Some(true) => {}
+            // Fired, or never: the next poll arms it anew.
+            Some(false) => self.disarm(),
+            // Armed elsewhere: there, who waits for it is made to poll it.
+            None if deadline.is_some() => {
+                self.armed = None;
+                home.tell(key, Away::Reset);
+            }
+            None => self.disarm(),
         }
     }
 
@@ -124,14 +131,16 @@ impl Sleep {
         match at(home, |timers| timers.cancel(key)) {
             // Foreign code: no borrow is held here.
             Some(waker) => drop(waker),
-            None => home.cancel(key),
+            None => home.tell(key, Away::Dropped),
         }
     }
 
     /// Looks whether it has fired, if it is armed on this thread; moves away from another one.
     fn look(&mut self, cx: &mut Context<'_>) -> Option<Armed> {
         let (home, key) = self.armed?;
-        match at(home, |timers| timers.look(key, cx.waker())) {
+        // Not `at`: a thread's own timers rest while it is a loop, or outside `block_on`.
+        let look = |timers: &Timers| (timers.home() == home).then(|| timers.look(key, cx.waker()));
+        match here(look).flatten() {
             Some(Armed::Stale) => {
                 let waker = cx.waker().clone();
                 let old = at(home, |timers| timers.replace(key, waker));
@@ -152,9 +161,10 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let Some(deadline) = this.deadline else {
+        // A scheduled closure that is never due is armed all the same: a shutdown looks for it there.
+        if this.deadline.is_none() && this.kind == Kind::Sleep {
             return Poll::Pending;
-        };
+        }
         match this.look(cx) {
             None => {}
             Some(Armed::Fired) => {
@@ -164,7 +174,7 @@ impl Future for Sleep {
             Some(_) => return Poll::Pending,
         }
         let waker = cx.waker().clone();
-        match here(|timers| (timers.home(), timers.arm(deadline, waker, this.kind))) {
+        match here(|timers| (timers.home(), timers.arm(this.deadline, waker, this.kind))) {
             Some((home, Ok(key))) => {
                 this.armed = Some((home, key));
                 Poll::Pending
@@ -173,7 +183,12 @@ impl Future for Sleep {
                 drop(waker);
                 Poll::Ready(())
             }
-            None if Instant::now() >= deadline => Poll::Ready(()),
+            None if this
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline) =>
+            {
+                Poll::Ready(())
+            }
             None => panic!(
                 "a timer of loopgroup was polled on a thread that has no timers: poll it inside a \
                  task of a group, inside loopgroup::run or inside loopgroup::block_on; in a task of \

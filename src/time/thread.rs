@@ -2,15 +2,18 @@
 //!
 //! - One queue per thread, shared by nested calls; the innermost one fires for all of them.
 //! - It exists from the first timer on, and is armed only inside `block_on`, where somebody waits.
-//! - Keys of timers that were dropped on other threads are collected before each wait.
+//! - What happened to its timers on other threads is in a letterbox, which is emptied before each wait;
+//!   the bell is hung there in time, so a letter either is seen or rings.
+//! - While thread-locals are destroyed there may be no timers any more; `block_on` goes on without.
 
 use std::cell::Cell;
 use std::task::Waker;
 use std::time::Instant;
 
+use crate::park::Parker;
 use crate::sync::{Arc, Mutex};
 use crate::time::queue::Key;
-use crate::time::timers::{HomeId, Timers};
+use crate::time::timers::{Away, HomeId, Timers};
 
 thread_local! {
     static TIMERS: ThreadTimers = ThreadTimers::new();
@@ -21,16 +24,42 @@ thread_local! {
 
 struct ThreadTimers {
     timers: Timers,
-    cancelled: Arc<Mutex<Vec<Key>>>,
+    letters: Arc<Letterbox>,
 }
 
 impl ThreadTimers {
     fn new() -> ThreadTimers {
         USED.set(true);
-        let cancelled = Arc::default();
+        let letters = Arc::default();
         ThreadTimers {
-            timers: Timers::new(HomeId::of_thread(&cancelled), Instant::now()),
-            cancelled,
+            timers: Timers::new(HomeId::of_thread(&letters), Instant::now()),
+            letters,
+        }
+    }
+
+    /// Fires what is due; returns the next deadline, if there is one.
+    fn fire(&self, parker: &Arc<Parker>) -> Option<Instant> {
+        self.letters.hang_bell(parker);
+        // On the caller's own thread: a panic of a foreign waker is the caller's. One at a time, so
+        // that it leaves the others where they are.
+        while let Some((key, away)) = self.letters.take() {
+            let waker = self.timers.cancel(key);
+            match away {
+                Away::Dropped => drop(waker),
+                Away::Reset => waker.map_or((), Waker::wake),
+            }
+        }
+        if self.timers.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let mut woken = Vec::with_capacity(1);
+        loop {
+            self.timers.collect_due(now, 1, &mut woken);
+            match woken.pop() {
+                Some(waker) => waker.wake(),
+                None => return self.timers.next_deadline(),
+            }
         }
     }
 }
@@ -38,6 +67,49 @@ impl ThreadTimers {
 impl Drop for ThreadTimers {
     fn drop(&mut self) {
         self.timers.home().leave();
+    }
+}
+
+/// What a thread is told about its timers.
+#[derive(Debug, Default)]
+pub(crate) struct Letterbox(Mutex<Letters>);
+
+#[derive(Debug, Default)]
+struct Letters {
+    letters: Vec<(Key, Away)>,
+    /// Of the `block_on` that waits, or that waited last.
+    bell: Option<Arc<Parker>>,
+}
+
+impl Letterbox {
+    /// Leaves a letter, from another thread.
+    pub(crate) fn post(&self, key: Key, away: Away) {
+        let mut inside = self.0.lock();
+        inside.letters.push((key, away));
+        let bell = match away {
+            // Not worth waking the thread for: it wakes at the deadline at the latest.
+            Away::Dropped => None,
+            Away::Reset => inside.bell.clone(),
+        };
+        drop(inside);
+        if let Some(bell) = bell {
+            bell.unpark();
+        }
+    }
+
+    fn hang_bell(&self, parker: &Arc<Parker>) {
+        let mut inside = self.0.lock();
+        if !inside
+            .bell
+            .as_ref()
+            .is_some_and(|bell| Arc::ptr_eq(bell, parker))
+        {
+            inside.bell = Some(Arc::clone(parker));
+        }
+    }
+
+    fn take(&self) -> Option<(Key, Away)> {
+        self.0.lock().letters.pop()
     }
 }
 
@@ -51,29 +123,13 @@ impl Waiting {
         Waiting(())
     }
 
-    /// Fires what is due; returns the next deadline, if there is one.
-    pub(crate) fn fire(&self) -> Option<Instant> {
+    /// Fires what is due, for a `block_on` that waits on `parker`; returns the next deadline, if there
+    /// is one.
+    pub(crate) fn fire(&self, parker: &Arc<Parker>) -> Option<Instant> {
         if !USED.get() {
             return None;
         }
-        // While thread-locals are destroyed there is nothing to fire, and nothing to arm.
-        let fired = TIMERS.try_with(|this| {
-            for key in std::mem::take(&mut *this.cancelled.lock()) {
-                drop(this.timers.cancel(key));
-            }
-            if this.timers.is_empty() {
-                return None;
-            }
-            let mut woken: Vec<Waker> = Vec::new();
-            this.timers
-                .collect_due(Instant::now(), usize::MAX, &mut woken);
-            for waker in woken {
-                // On the caller's own thread: a panic of a foreign waker is the caller's.
-                waker.wake();
-            }
-            this.timers.next_deadline()
-        });
-        fired.ok().flatten()
+        TIMERS.try_with(|this| this.fire(parker)).ok().flatten()
     }
 }
 

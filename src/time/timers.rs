@@ -1,8 +1,8 @@
 //! The timers of one thread: of a loop, or of a thread inside `block_on`.
 //!
 //! - Arming, moving and cancelling at home touch a plain queue: no lock, no atomic.
-//! - A timer knows its home by a number. Only who drops a timer elsewhere looks the number up, in a
-//!   registry under a lock, and leaves the key there for its home to remove soon.
+//! - A timer knows its home by a number. Only who drops or resets a timer elsewhere looks the number
+//!   up, in a registry under a lock, and leaves the key there for its home to remove soon.
 //! - Deadlines are nanoseconds since the thread's own zero; they saturate, and a timer fires only when
 //!   the clock that was read has reached its deadline.
 //! - Wakers are foreign code: they are handed out, and cloned, woken and dropped with no borrow held.
@@ -15,16 +15,17 @@ use std::time::{Duration, Instant};
 use crate::event_loop::shared::{Notice, Shared};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use crate::time::queue::{Key, Queue};
+use crate::time::thread::Letterbox;
 
-/// The longest time a queue can tell from "never": 584 years.
-const FAR: u64 = u64::MAX;
+/// Never, and what a queue cannot tell from it: 584 years.
+const NEVER: u64 = u64::MAX;
 
 /// The timers of this thread.
 pub(crate) struct Timers {
     home: HomeId,
     zero: Instant,
     queue: RefCell<Queue<Entry>>,
-    /// The last clock reading of this thread: a deadline that is not after it is due already.
+    /// The last clock reading of this thread: a deadline before it is due already.
     now: Cell<u64>,
 }
 
@@ -72,10 +73,16 @@ impl Timers {
     }
 
     /// Arms a timer; hands the waker back if its deadline had passed when this thread last read its
-    /// clock.
-    pub(crate) fn arm(&self, deadline: Instant, waker: Waker, kind: Kind) -> Result<Key, Waker> {
-        let deadline = self.number(deadline);
-        if deadline <= self.now.get() {
+    /// clock. One that is due at that very moment takes a turn: on a clock that stands still, who
+    /// sleeps for no time again and again would never let go.
+    pub(crate) fn arm(
+        &self,
+        deadline: Option<Instant>,
+        waker: Waker,
+        kind: Kind,
+    ) -> Result<Key, Waker> {
+        let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
+        if deadline < self.now.get() {
             return Err(waker);
         }
         let entry = Entry { waker, kind };
@@ -117,12 +124,19 @@ impl Timers {
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let deadline = self.queue.borrow().next_deadline()?;
-        self.zero.checked_add(Duration::from_nanos(deadline))
+        self.instant(deadline)
+    }
+
+    /// The earliest deadline after `now`: looks at all of them, for a clock that has to move on while
+    /// something is due.
+    pub(crate) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
+        let deadline = self.queue.borrow().next_deadline_after(self.number(now))?;
+        self.instant(deadline)
     }
 
     /// Moves the wakers of due timers to `woken`, `limit` of them at most.
     pub(crate) fn collect_due(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
-        let now = self.number(now);
+        let now = self.number(now).min(NEVER - 1);
         self.now.set(now.max(self.now.get()));
         let mut queue = self.queue.borrow_mut();
         while woken.len() < limit {
@@ -148,15 +162,31 @@ impl Timers {
 
     fn number(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.zero).as_nanos();
-        u64::try_from(since).unwrap_or(FAR)
+        u64::try_from(since).unwrap_or(NEVER)
+    }
+
+    fn instant(&self, number: u64) -> Option<Instant> {
+        if number == NEVER {
+            return None;
+        }
+        self.zero.checked_add(Duration::from_nanos(number))
     }
 }
 
-/// Where a timer that is dropped elsewhere can be cancelled.
+/// What has happened to a timer on another thread than its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Away {
+    /// It was dropped.
+    Dropped,
+    /// It has another deadline: who waits for it is to poll it again, which arms it anew.
+    Reset,
+}
+
+/// Where a timer's home can be told what has happened to it elsewhere.
 #[derive(Debug)]
 enum Address {
     Loop(Weak<Shared>),
-    Thread(Weak<Mutex<Vec<Key>>>),
+    Thread(Weak<Letterbox>),
 }
 
 static NEXT_HOME: AtomicU64 = AtomicU64::new(0);
@@ -174,9 +204,9 @@ impl HomeId {
         HomeId::enter(Address::Loop(Arc::downgrade(shared)))
     }
 
-    /// Makes a thread known that collects its keys from `cancelled`.
-    pub(crate) fn of_thread(cancelled: &Arc<Mutex<Vec<Key>>>) -> HomeId {
-        HomeId::enter(Address::Thread(Arc::downgrade(cancelled)))
+    /// Makes a thread known that looks into `letters`.
+    pub(crate) fn of_thread(letters: &Arc<Letterbox>) -> HomeId {
+        HomeId::enter(Address::Thread(Arc::downgrade(letters)))
     }
 
     /// Forgets a home: its timers are gone with it.
@@ -184,24 +214,27 @@ impl HomeId {
         HOMES.lock().remove(&self);
     }
 
-    /// Cancels a timer of this home from another thread.
+    /// Tells this home, from another thread, what has happened to a timer of its.
     #[cold]
-    pub(crate) fn cancel(self, key: Key) {
+    pub(crate) fn tell(self, key: Key, away: Away) {
         let homes = HOMES.lock();
         match homes.get(&self) {
             Some(Address::Loop(shared)) => {
                 let shared = shared.upgrade();
                 drop(homes);
                 if let Some(shared) = shared {
-                    // Not worth waking the loop for: it wakes at the deadline at the latest.
-                    shared.post_lazily(Notice::CancelTimer(key));
+                    match away {
+                        // Not worth waking the loop for: it wakes at the deadline at the latest.
+                        Away::Dropped => shared.post_lazily(Notice::Timer(key, away)),
+                        Away::Reset => shared.post(Notice::Timer(key, away)),
+                    }
                 }
             }
-            Some(Address::Thread(cancelled)) => {
-                let cancelled = cancelled.upgrade();
+            Some(Address::Thread(letters)) => {
+                let letters = letters.upgrade();
                 drop(homes);
-                if let Some(cancelled) = cancelled {
-                    cancelled.lock().push(key);
+                if let Some(letters) = letters {
+                    letters.post(key, away);
                 }
             }
             None => {}
