@@ -24,6 +24,7 @@ use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::inbox::Urgency;
 use crate::event_loop::local::Local;
+use crate::event_loop::shared::Shared;
 use crate::sync::{Arc, AtomicU8, Mutex, Ordering};
 use crate::task::join::JoinHandle;
 use crate::time::sleep::Sleep;
@@ -68,7 +69,7 @@ impl EventLoop {
             call: Some(call),
         };
         let handle = self.spawn_by(task, urgency(deadline));
-        Scheduled::new(handle, phase, Rule::Once)
+        Scheduled::new(handle, phase, self.shared(), Rule::Once)
     }
 
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
@@ -166,7 +167,7 @@ impl EventLoop {
             call,
         };
         let handle = self.spawn_by(task, urgency(deadline));
-        Scheduled::new(handle, phase, Rule::Periodic)
+        Scheduled::new(handle, phase, self.shared(), Rule::Periodic)
     }
 
     /// The moment `delay` from now; `None` beyond the end of the clock.
@@ -217,6 +218,7 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 pub struct Scheduled<T> {
     handle: Mutex<Option<JoinHandle<T>>>,
     phase: Arc<AtomicU8>,
+    home: Arc<Shared>,
     rule: Rule,
 }
 
@@ -227,10 +229,16 @@ enum Rule {
 }
 
 impl<T> Scheduled<T> {
-    fn new(handle: JoinHandle<T>, phase: Arc<AtomicU8>, rule: Rule) -> Scheduled<T> {
+    fn new(
+        handle: JoinHandle<T>,
+        phase: Arc<AtomicU8>,
+        home: &Arc<Shared>,
+        rule: Rule,
+    ) -> Scheduled<T> {
         Scheduled {
             handle: Mutex::new(Some(handle)),
             phase,
+            home: Arc::clone(home),
             rule,
         }
     }
@@ -258,6 +266,8 @@ impl<T> Scheduled<T> {
         drop(slot);
         if let Some(handle) = handle {
             handle.abort();
+            // It may still lie in the inbox, not worth a wake-up so far: what it captured is.
+            self.home.answer(self.home.inbox.hurry());
         }
         true
     }
@@ -305,11 +315,8 @@ impl Timer {
 
     /// Ready when the closure is to run now; from then on this run cannot be cancelled.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let local = context::current().expect("a task is polled on its loop");
         if Pin::new(&mut self.sleep).poll(cx).is_pending() {
-            if local.is_closing() {
-                local.give_up(cx.waker().clone());
-            }
+            self.give_up_if_closing(cx);
             return Poll::Pending;
         }
         let begun =
@@ -320,6 +327,15 @@ impl Timer {
             // Cancelled: the task is being closed by whoever did it.
             Err(_) => Poll::Pending,
         }
+    }
+
+    /// Gives the task up if its loop shuts down.
+    fn give_up_if_closing(&self, cx: &Context<'_>) -> bool {
+        let local = context::current().expect("a task is polled on its loop");
+        if local.is_closing() {
+            local.give_up(cx.waker().clone());
+        }
+        local.is_closing()
     }
 }
 
@@ -378,6 +394,10 @@ impl<F: FnMut()> Future for Periodic<F> {
             Rhythm::Delay(delay) => crate::time::now().checked_add(delay),
         };
         self.timer.sleep.reset_to(next);
+        if self.timer.give_up_if_closing(cx) {
+            // Also if the next run is due already: one that is always late would never end.
+            return Poll::Pending;
+        }
         // Others first, also when the next run is due already: a late rate must not hold the loop.
         if ready_now(&mut self.timer, cx) {
             cx.waker().wake_by_ref();
