@@ -70,13 +70,13 @@ impl Seat {
         }
     }
 
-    /// The next moment at which something is due, besides what can run now.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    /// The next moment after `now` at which something is due.
+    pub(super) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
         let local = self.runner.as_ref()?.local();
-        let timer = local.timers.next_deadline();
+        let timer = local.timers.next_deadline_after(now);
         let terms = local.shared.control.lock().terms();
         let shutdown = terms.and_then(|terms| terms.deadline);
-        earlier(timer, shutdown)
+        earlier(timer, shutdown.filter(|&shutdown| shutdown > now))
     }
 
     /// Calls `inside` on the loop, if it is alive.
@@ -93,9 +93,45 @@ impl Seat {
             .map_or(0, |runner| runner.local().polls())
     }
 
+    /// Whether something has come in since its last turn.
+    pub(super) fn has_mail(&self) -> bool {
+        let runner = self.runner.as_ref();
+        runner.is_some_and(|runner| runner.local().shared.inbox.has_mail())
+    }
+
     pub(super) fn is_alive(&self) -> bool {
         self.runner.is_some()
     }
+}
+
+/// Tells a crowd, which comes to rest, from a task that never does: by how much has been run.
+pub(super) struct Patience {
+    /// Polls.
+    left: u64,
+    /// What a turn counts for that ran less, or nothing.
+    least: u64,
+}
+
+impl Patience {
+    /// For so many tasks, and those that they may spawn.
+    pub(super) fn with(tasks: usize, least: u64) -> Patience {
+        Patience {
+            left: 200_000 + 16 * tasks as u64,
+            least,
+        }
+    }
+
+    /// Notes a turn; `false` if it was one too many.
+    pub(super) fn lasts(&mut self, polls: u64) -> bool {
+        self.left = self.left.saturating_sub(polls.max(self.least));
+        self.left > 0
+    }
+}
+
+/// Whether loops that are dropped here must be left as they are: they cannot be driven among dying
+/// thread-locals, nor by a task, which is told so unless it panics already.
+pub(super) fn must_be_left() -> bool {
+    !context::may_be_loop() && (std::thread::panicking() || !context::is_loop())
 }
 
 #[track_caller]

@@ -11,8 +11,8 @@ use crate::group::EventLoopGroup;
 use crate::random::Random;
 use crate::report::TerminationReport;
 use crate::sync::Arc;
-use crate::testing::seat::{Seat, Turn};
-use crate::testing::test_loop::{TURNS, later};
+use crate::testing::seat::{self, Patience, Seat, Turn};
+use crate::testing::test_loop::later;
 
 /// A group whose loops take turns on the test's thread, in an order that a seed decides.
 ///
@@ -114,6 +114,9 @@ impl TestGroup {
 
     /// Runs turns, drawn from the seed, until no loop has anything to run now.
     ///
+    /// A task that wakes itself for ever does not hold it: it gives up after two hundred thousand
+    /// polls, and some more if there are many tasks.
+    ///
     /// # Panics
     ///
     /// As [`step`](TestGroup::step).
@@ -162,7 +165,14 @@ impl TestGroup {
     #[track_caller]
     fn settle(&mut self) -> Option<Instant> {
         let mut stalled: Vec<Option<Turn>> = vec![None; self.seats.len()];
-        for _ in 0..TURNS * self.seats.len() {
+        let mut patience = Patience::with(self.pending(), 1);
+        loop {
+            // A message to a loop, sent by what is not a task, shows in its inbox only.
+            for (seat, turn) in self.seats.iter().zip(&mut stalled) {
+                if seat.has_mail() {
+                    *turn = None;
+                }
+            }
             let waiting: Vec<usize> = (0..self.seats.len())
                 .filter(|&index| stalled[index].is_none())
                 .collect();
@@ -176,7 +186,16 @@ impl TestGroup {
             let index = waiting[self.random.below(waiting.len())];
             let polls = self.seats[index].polls();
             let turn = self.turn(index);
-            if turn == Turn::Busy || self.seats[index].polls() != polls {
+            let ran = self.seats[index].polls().saturating_sub(polls);
+            if !patience.lasts(ran) {
+                // Restless: time has to pass all the same.
+                let now = self.now();
+                let deadlines = self.seats.iter();
+                return deadlines
+                    .filter_map(|seat| seat.next_deadline_after(now))
+                    .min();
+            }
+            if turn == Turn::Busy || ran > 0 {
                 // It may have given work to any of the others.
                 stalled.fill(None);
             } else {
@@ -191,8 +210,6 @@ impl TestGroup {
                 }
             }
         }
-        // Restless: time has to pass all the same.
-        self.seats.iter().filter_map(Seat::next_deadline).min()
     }
 
     #[track_caller]
@@ -211,7 +228,8 @@ impl TestGroup {
 
 impl Drop for TestGroup {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        // As for a `TestLoop`.
+        if seat::must_be_left() {
             return;
         }
         drop(self.group.shutdown_now());

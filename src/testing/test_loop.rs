@@ -14,12 +14,12 @@ use crate::event_loop::EventLoop;
 use crate::group::{EventLoopGroup, GroupCore};
 use crate::report::TerminationReport;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::testing::seat::{Seat, Turn};
+use crate::testing::seat::{self, Patience, Seat, Turn};
 
 /// Tasks per turn, as in production.
 const SLICE: u32 = 1024;
-/// Turns at one moment before time passes all the same.
-pub(super) const TURNS: usize = 200;
+/// What a turn counts for at least, when a loop is suspected to be restless: a long one is expected.
+const LEAST: u64 = 64;
 
 /// The moment `duration` after `now`, or as late as it makes sense.
 pub(super) fn later(now: Instant, duration: Duration) -> Instant {
@@ -139,8 +139,8 @@ impl TestLoop {
 
     /// Runs whatever can run without time passing; returns how many polls that took.
     ///
-    /// A task that wakes itself for ever does not hold it: it gives up after 200 turns, which are
-    /// two hundred thousand polls.
+    /// A task that wakes itself for ever does not hold it: it gives up after some thousands of
+    /// turns.
     ///
     /// # Panics
     ///
@@ -184,19 +184,21 @@ impl TestLoop {
     /// Runs turns until there is nothing to run now; returns the next deadline.
     #[track_caller]
     fn settle(&mut self) -> Option<Instant> {
-        for _ in 0..TURNS {
+        let mut patience = Patience::with(self.pending(), LEAST);
+        loop {
+            let before = self.seat.polls();
             match self.seat.turn(SLICE) {
-                Turn::Busy => {}
+                Turn::Busy if patience.lasts(self.seat.polls() - before) => {}
+                // Restless: time has to pass all the same.
+                Turn::Busy => return self.seat.next_deadline_after(self.now()),
                 Turn::Stalled(next) => return next,
                 Turn::Ended => return None,
             }
         }
-        // Restless: time has to pass all the same.
-        self.seat.next_deadline()
     }
 
     /// Drives `future` and the loop until the future is done; time jumps to the next deadline
-    /// whenever nothing can run before.
+    /// whenever nothing can run before, or a task that wakes itself for ever keeps the loop busy.
     ///
     /// The future is polled on the loop while that is alive: it may use `spawn_local`, timers,
     /// everything.
@@ -213,6 +215,7 @@ impl TestLoop {
         let flag = Arc::clone(&woken);
         let waker = waker_fn::waker_fn(move || flag.store(true, Ordering::SeqCst));
         let mut cx = Context::from_waker(&waker);
+        let mut patience = Patience::with(self.pending(), LEAST);
         loop {
             if woken.swap(false, Ordering::SeqCst) {
                 let mut poll = || future.as_mut().poll(&mut cx);
@@ -224,15 +227,21 @@ impl TestLoop {
                     return output;
                 }
             }
-            match self.seat.turn(SLICE) {
-                Turn::Busy => {}
-                _ if woken.load(Ordering::SeqCst) => {}
-                Turn::Stalled(Some(next)) => self.clock.move_to(next),
+            let before = self.seat.polls();
+            let next = match self.seat.turn(SLICE) {
+                Turn::Busy if patience.lasts(self.seat.polls() - before) => continue,
+                Turn::Busy => self.seat.next_deadline_after(self.now()),
+                _ if woken.load(Ordering::SeqCst) => continue,
+                Turn::Stalled(Some(next)) => Some(next),
                 Turn::Stalled(None) | Turn::Ended => panic!(
                     "the future waits for ever: nothing can run, no timer is armed, {} tasks wait",
                     self.pending()
                 ),
+            };
+            if let Some(next) = next {
+                self.clock.move_to(next);
             }
+            patience = Patience::with(self.pending(), LEAST);
         }
     }
 
@@ -263,7 +272,8 @@ impl Deref for TestLoop {
 
 impl Drop for TestLoop {
     fn drop(&mut self) {
-        if !self.seat.is_alive() || std::thread::panicking() {
+        // Also while the test panics: somebody may wait for a handle.
+        if seat::must_be_left() {
             return;
         }
         drop(self.shutdown_now());
