@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::hash::RandomState;
 use std::io;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::event_loop::inbox::Inbox;
 use crate::event_loop::launch::{LoopThread, Seat};
 use crate::event_loop::shared::Shared;
 use crate::event_loop::state::StateCell;
-use crate::group::{EventLoopGroup, GroupCore, Token};
+use crate::group::{EventLoopGroup, GroupCore, Keys, Token};
 use crate::panic::{PanicHandler, TaskPanic, contain, discard};
 use crate::reactor::{Driver, Port};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
@@ -474,11 +475,15 @@ fn assemble(
                     token: token.clone(),
                 }))
             };
+            let keys = match config.clock {
+                Clock::System => Keys::Secret(RandomState::new()),
+                Clock::Virtual(_) => Keys::Known,
+            };
             GroupCore {
                 loops: drivers.into_iter().enumerate().map(make).collect(),
                 chooser,
                 fallback: RoundRobin::default(),
-                keys: std::hash::RandomState::new(),
+                keys,
                 termination,
             }
         });

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io;
 use std::time::Duration;
 
@@ -61,9 +61,29 @@ pub(crate) struct GroupCore {
     pub(crate) chooser: Option<Box<dyn Chooser>>,
     /// The default, and what a panicking chooser falls back to.
     pub(crate) fallback: RoundRobin,
-    /// Where a key belongs; secret, so that nobody can aim all keys at one loop.
-    pub(crate) keys: RandomState,
+    pub(crate) keys: Keys,
     pub(crate) termination: Arc<Termination>,
+}
+
+/// Where a key belongs.
+pub(crate) enum Keys {
+    /// Secret, so that nobody can aim all keys at one loop.
+    Secret(RandomState),
+    /// The same in every run of a test.
+    Known,
+}
+
+impl Keys {
+    fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
+        match self {
+            Keys::Secret(state) => state.hash_one(key),
+            Keys::Known => {
+                let mut hasher = DefaultHasher::new();
+                key.hash(&mut hasher);
+                hasher.finish()
+            }
+        }
+    }
 }
 
 /// What all user handles of a group share: its drop asks the loops to end.
@@ -332,7 +352,7 @@ impl EventLoopGroup {
     ///
     /// For what is not a `Send` future: `group.loop_for(&key).spawn_with(..)`.
     pub fn loop_for<K: Hash + ?Sized>(&self, key: &K) -> &EventLoop {
-        let hash = self.core.keys.hash_one(key);
+        let hash = self.core.keys.hash(key);
         let index = (hash % self.core.loops.len() as u64) as usize;
         &self.core.loops[index]
     }
