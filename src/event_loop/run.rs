@@ -229,9 +229,16 @@ impl Runner {
                 self.local.run_one(runnable);
             }
         }
-        for runnable in self.local.take_tail() {
-            self.local.run_one(runnable);
-        }
+        let tail = self.local.take_tail();
+        let now = if tail.is_empty() {
+            now
+        } else {
+            for runnable in tail {
+                self.local.run_one(runnable);
+            }
+            // They took their time: who waits for the next deadline must not wait for that again.
+            now.map(|_| self.now())
+        };
         let mut deadline = self.local.timers.next_deadline();
         if let (Some(now), true) = (now, shutting_down) {
             match self.step(now) {
@@ -319,7 +326,7 @@ impl Runner {
     }
 
     /// Waits for work as the wait strategy says; only looks if there is some.
-    fn rest(&mut self, until: Option<Until>, may_sleep: impl Fn() -> bool) -> io::Result<()> {
+    fn rest(&mut self, mut until: Option<Until>, may_sleep: impl Fn() -> bool) -> io::Result<()> {
         let local = Rc::clone(&self.local);
         let shared = &local.shared;
         if local.queued() > 0 || !may_sleep() {
@@ -331,6 +338,8 @@ impl Runner {
                 if self.spin(spin, until)? {
                     return Ok(());
                 }
+                // The time it spun for is not to be waited for again.
+                until = until.map(|until| until.read_again());
             }
             WaitStrategy::Busy => {
                 std::hint::spin_loop();

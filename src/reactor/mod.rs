@@ -148,6 +148,14 @@ pub(crate) struct Until {
 }
 
 impl Until {
+    /// The same end, with a new reading.
+    pub(crate) fn read_again(self) -> Until {
+        Until {
+            now: Instant::now(),
+            ..self
+        }
+    }
+
     fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(self.now)
     }
