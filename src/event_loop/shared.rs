@@ -171,6 +171,11 @@ impl Shared {
             None => match self.inbox.push_new_with(lane, urgency, make) {
                 Some(ring) => {
                     self.answer(ring);
+                    // Nothing is lazy for a loop that shuts down: somebody may wait for its rest. The
+                    // state is read after the push: a request that comes later finds it inside.
+                    if urgency != Urgency::Now && self.state.get().is_shutting_down() {
+                        self.answer(self.inbox.hurry());
+                    }
                     true
                 }
                 None => false,
