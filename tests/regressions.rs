@@ -14,6 +14,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use loopgroup::blocking::BlockingGroup;
+use loopgroup::testing::{TestGroup, TestLoop};
+use loopgroup::time::{Sleep, sleep, sleep_until};
 use loopgroup::{Cause, EventLoopGroup, LoopThread, PanicSite, RejectReason, State};
 use util::{Door, DropCount, Log, Probe, eventually, stall, thread_of, within};
 
@@ -526,6 +528,505 @@ fn a_panicking_chooser_is_reported() {
             );
         }
     });
+}
+
+#[test]
+fn a_closure_that_is_never_due_does_not_hold_a_drain() {
+    // Without a deadline there is no timer; the start of a shutdown has to find it all the same.
+    let mut test = TestLoop::new();
+    let seen = test.schedule(Duration::MAX, || ());
+    let far = test
+        .schedule_at_fixed_rate(Duration::ZERO, Duration::MAX, || ())
+        .unwrap();
+    test.run_until_stalled();
+    let unseen = test.schedule(Duration::MAX, || ());
+    drop(test.drain(LONG));
+    test.run_until_stalled();
+    let report = test.report().expect("nothing is left to wait for");
+    assert_eq!(report.loops()[0].cause(), Cause::Drained);
+    assert_eq!((report.accepted(), report.cancelled()), (3, 3));
+    for handle in [seen, far, unseen] {
+        assert!(handle.is_finished());
+        assert!(!handle.cancel(), "the shutdown was first");
+    }
+}
+
+#[test]
+fn a_closure_that_is_never_due_never_runs_however_much_virtual_time_passes() {
+    let mut test = TestLoop::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let never = test.schedule(Duration::MAX, move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    for _ in 0..8 {
+        test.advance(Duration::MAX); // a century each: past the 584 years of the clock
+    }
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+    assert!(never.cancel());
+    test.run_until_stalled();
+    assert_eq!(test.pending(), 0);
+}
+
+#[test]
+fn a_periodic_closure_that_is_always_late_does_not_hold_a_drain() {
+    within(|| {
+        let group = one_loop(true);
+        let beat = group
+            .next()
+            .schedule_at_fixed_rate(Duration::ZERO, Duration::from_nanos(1), || ())
+            .unwrap();
+        group.next().submit(|| ()).abort();
+        let report = group.drain(LONG).wait();
+        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert!(loopgroup::block_on(beat).unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn a_sleep_of_zero_lets_others_go_first_also_in_virtual_time() {
+    within(|| {
+        let mut test = TestLoop::new();
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&turns);
+        drop(test.spawn(async move {
+            loop {
+                sleep(Duration::ZERO).await;
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
+        let hour = test.schedule(Duration::from_secs(3600), || "an hour later");
+        test.run_until_stalled(); // gives up at some point, as for every restless task
+        test.advance(Duration::from_secs(3600));
+        assert_eq!(test.block_on(hour).unwrap(), "an hour later");
+        assert!(turns.load(Ordering::SeqCst) > 1);
+    });
+}
+
+#[test]
+fn a_restless_task_does_not_stop_the_time_of_a_blocking_test() {
+    within(|| {
+        let mut test = TestLoop::new();
+        drop(test.spawn(async {
+            loop {
+                loopgroup::yield_now().await;
+            }
+        }));
+        test.block_on(sleep(LONG));
+        assert_eq!(test.elapsed(), LONG);
+    });
+}
+
+#[test]
+fn a_test_group_runs_a_crowd_to_its_end_before_it_calls_itself_stalled() {
+    for seed in 0..4 {
+        let mut test = TestGroup::seeded(seed, 3);
+        let group = test.group().clone();
+        // The crowd comes out of one task: nothing can be told from what is queued at first.
+        drop(test.group().spawn(async move {
+            for _ in 0..3_000 {
+                drop(group.spawn(async {
+                    for _ in 0..3 {
+                        loopgroup::yield_now().await;
+                    }
+                }));
+            }
+        }));
+        test.run_until_stalled();
+        assert_eq!(test.pending(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_test_group_sees_what_a_destructor_gives_to_another_loop() {
+    struct SpawnOnDrop(EventLoopGroup, usize);
+    impl Drop for SpawnOnDrop {
+        fn drop(&mut self) {
+            drop(self.0.spawn_on(self.1, async {}));
+        }
+    }
+    for seed in 0..40 {
+        let mut test = TestGroup::seeded(seed, 3);
+        let group = test.group().clone();
+        let bound = test.group().loops()[0].bind(move || SpawnOnDrop(group, 1));
+        test.run_until_stalled();
+        // Told by a message to the loop, not by a task: no poll shows it.
+        drop(bound);
+        test.run_until_stalled();
+        assert_eq!(test.pending(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_seed_decides_where_keys_live() {
+    let run = || {
+        let mut test = TestGroup::seeded(7, 8);
+        let handles: Vec<_> = (0..32)
+            .map(|key| {
+                test.group().spawn_keyed(&key, async {
+                    loopgroup::EventLoop::current().unwrap().index()
+                })
+            })
+            .collect();
+        test.run_until_stalled();
+        let homes: Vec<_> = handles
+            .into_iter()
+            .map(|handle| loopgroup::block_on(handle).unwrap())
+            .collect();
+        (homes, test.trace())
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_sleep_armed_in_block_on_fires_in_run_on_the_same_thread() {
+    within(|| {
+        let mut wait = sleep(Duration::from_millis(20));
+        loopgroup::block_on(async { assert!(futures::poll!(&mut wait).is_pending()) });
+        // The thread's own timers rest while it is a loop.
+        loopgroup::run(wait).unwrap();
+
+        let mut wait = sleep(Duration::from_millis(20));
+        loopgroup::block_on(async { assert!(futures::poll!(&mut wait).is_pending()) });
+        let mut test = TestLoop::new();
+        test.block_on(wait);
+    });
+}
+
+#[test]
+fn block_on_works_in_a_thread_local_destructor_after_the_timers_are_gone() {
+    struct BlockOnDrop(mpsc::Sender<u32>);
+    impl Drop for BlockOnDrop {
+        fn drop(&mut self) {
+            let value = loopgroup::block_on(async {
+                loopgroup::yield_now().await; // pending once: looks for timers
+                7
+            });
+            self.0.send(value).unwrap();
+        }
+    }
+    thread_local! {
+        static LAST: std::cell::RefCell<Option<BlockOnDrop>> = const { std::cell::RefCell::new(None) };
+    }
+    // In a process of its own: a panic in such a destructor takes the process along.
+    util::alone(
+        "block_on_works_in_a_thread_local_destructor_after_the_timers_are_gone",
+        || {
+            for timers_first in [false, true] {
+                let (tx, rx) = mpsc::channel();
+                let use_timers = || loopgroup::block_on(sleep(Duration::from_millis(1)));
+                thread::spawn(move || {
+                    if timers_first {
+                        use_timers();
+                    }
+                    // Destroyed in one order or the other: both are tried.
+                    LAST.set(Some(BlockOnDrop(tx)));
+                    use_timers();
+                })
+                .join()
+                .unwrap();
+                assert_eq!(rx.try_recv(), Ok(7));
+            }
+        },
+    );
+}
+
+#[test]
+fn the_waker_of_a_timer_dropped_elsewhere_may_block_on_when_it_goes() {
+    struct BlockOnDrop;
+    impl std::task::Wake for BlockOnDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for BlockOnDrop {
+        fn drop(&mut self) {
+            loopgroup::block_on(sleep(Duration::from_millis(1)));
+        }
+    }
+    within(|| {
+        loopgroup::block_on(async {
+            let mut wait = sleep(LONG);
+            let waker = Waker::from(Arc::new(BlockOnDrop));
+            assert!(
+                Pin::new(&mut wait)
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            drop(waker);
+            thread::spawn(move || drop(wait)).join().unwrap();
+            sleep(Duration::from_millis(1)).await; // its turn removes the timer
+        });
+    });
+}
+
+#[test]
+fn a_panicking_waker_does_not_take_the_wake_of_another_timer_along() {
+    struct Broken;
+    impl std::task::Wake for Broken {
+        fn wake(self: Arc<Self>) {
+            resume_unwind(Box::new("broken waker"));
+        }
+    }
+    within(|| {
+        loopgroup::block_on(async {
+            let wakes = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&wakes);
+            let counting = waker_fn(move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+            });
+            let deadline = Instant::now() + Duration::from_millis(5);
+            let mut waits = [sleep_until(deadline), sleep_until(deadline)];
+            for (wait, waker) in waits
+                .iter_mut()
+                .zip([Waker::from(Arc::new(Broken)), counting])
+            {
+                let polled = Pin::new(wait).poll(&mut Context::from_waker(&waker));
+                assert!(polled.is_pending());
+            }
+            let inner = std::panic::catch_unwind(|| loopgroup::block_on(sleep(LONG)));
+            assert!(inner.is_err(), "the caller's own waker");
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(wakes.load(Ordering::SeqCst), 1);
+        });
+    });
+}
+
+/// A waker out of a closure.
+fn waker_fn(call: impl Fn() + Send + Sync + 'static) -> Waker {
+    struct Call<F>(F);
+    impl<F: Fn() + Send + Sync> std::task::Wake for Call<F> {
+        fn wake(self: Arc<Self>) {
+            (self.0)();
+        }
+    }
+    Waker::from(Arc::new(Call(call)))
+}
+
+/// A sleep that several threads can reach.
+#[derive(Clone)]
+struct SharedSleep(Arc<Mutex<Sleep>>);
+
+impl SharedSleep {
+    fn new(wait: Sleep) -> SharedSleep {
+        SharedSleep(Arc::new(Mutex::new(wait)))
+    }
+
+    async fn wait(self, armed: Door) {
+        poll_fn(|cx| {
+            let polled = Pin::new(&mut *self.0.lock().unwrap()).poll(cx);
+            armed.open();
+            polled
+        })
+        .await;
+    }
+
+    fn reset_elsewhere(&self, deadline: Instant) {
+        let this = self.clone();
+        thread::spawn(move || this.0.lock().unwrap().reset(deadline))
+            .join()
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_sleep_that_is_reset_on_another_thread_still_wakes_its_task() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let armed = Door::new();
+        let wait = SharedSleep::new(sleep(LONG * 100));
+        let waiting = group.spawn(wait.clone().wait(armed.clone()));
+        armed.pass();
+        let deadline = Instant::now() + Duration::from_millis(5);
+        wait.reset_elsewhere(deadline);
+        group.block_on(waiting).unwrap();
+        assert!(Instant::now() >= deadline);
+    });
+}
+
+#[test]
+fn a_sleep_in_block_on_that_is_reset_on_another_thread_still_wakes_it() {
+    within(|| {
+        let armed = Door::new();
+        let wait = SharedSleep::new(sleep(LONG * 100));
+        let (other, known) = (wait.clone(), armed.clone());
+        let resetting = thread::spawn(move || {
+            known.pass();
+            other.reset_elsewhere(Instant::now() + Duration::from_millis(5));
+        });
+        loopgroup::block_on(wait.wait(armed));
+        resetting.join().unwrap();
+    });
+}
+
+#[test]
+fn what_a_cancelled_closure_has_captured_goes_soon_also_if_its_loop_sleeps() {
+    within(|| {
+        let group = one_loop(true);
+        let ev = group.next();
+        drop(ev.schedule(LONG * 100, || ()));
+        eventually("the loop has seen it", || ev.live_tasks() == 1);
+        let drops = DropCount::new();
+        // Not worth a wake-up, so that a loop that sleeps has not seen it when it is cancelled. Nobody
+        // can say when it sleeps: some of a hundred times it does.
+        for round in 1..=100 {
+            let captured = drops.guard();
+            let delay = if round % 2 == 0 {
+                LONG * 200
+            } else {
+                Duration::MAX
+            };
+            let later = ev.schedule(delay, move || drop(captured));
+            assert!(later.cancel());
+            eventually("it is dropped", || drops.get() == round);
+        }
+        assert_eq!(drops.thread(), Some(thread_of(ev)));
+    });
+}
+
+#[test]
+fn a_test_that_panics_resolves_the_handles_of_its_loop() {
+    within(|| {
+        let drops = DropCount::new();
+        let (tx, rx) = mpsc::channel();
+        let mut guards = vec![drops.guard(), drops.guard()];
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut test = TestLoop::new();
+            let mut group = TestGroup::seeded(1, 2);
+            for (ev, number) in [(&*test, 0), (group.group().next(), 1)] {
+                let guard = guards.pop().unwrap();
+                let task = ev.spawn(async move {
+                    let _guard = guard;
+                    sleep(LONG).await;
+                });
+                tx.send((number, task)).unwrap();
+            }
+            test.advance(LONG / 2);
+            group.advance(LONG / 2);
+            test.block_on(async { resume_unwind(Box::new("a failed assertion")) })
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(drops.get(), 2);
+        for (number, task) in rx.try_iter() {
+            let error = loopgroup::block_on(task).unwrap_err();
+            assert!(error.is_cancelled(), "{number}");
+        }
+        // The clocks went with the loops: this thread reads the system's again.
+        let wait = sleep(Duration::ZERO);
+        assert!(wait.deadline().unwrap() <= Instant::now());
+    });
+}
+
+#[test]
+fn what_can_wait_does_not_wait_for_a_loop_that_shuts_down() {
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        let door = Door::new();
+        let held = group.spawn_on(1, door.opened());
+        let ev = &group.loops()[0];
+        thread_of(ev);
+        let draining = group.drain(LONG * 100);
+        // Its loop has nothing to do but to wait for the other, asleep most of these times.
+        for round in 0..50 {
+            let delay = if round % 2 == 0 {
+                LONG * 200
+            } else {
+                Duration::MAX
+            };
+            let later = ev.schedule(delay, || ());
+            assert!(loopgroup::block_on(later).unwrap_err().is_cancelled());
+            let (tx, rx) = mpsc::channel();
+            ev.lazy_execute(move || tx.send(round).unwrap()).unwrap();
+            assert_eq!(rx.recv(), Ok(round));
+        }
+        door.open();
+        let report = draining.wait();
+        assert!(
+            report
+                .loops()
+                .iter()
+                .all(|one| one.cause() == Cause::Drained)
+        );
+        assert_eq!((report.accepted(), report.cancelled()), (102, 50));
+        loopgroup::block_on(held).unwrap();
+    });
+}
+
+#[test]
+fn a_drain_under_submissions_from_tasks_and_threads_accounts_for_each() {
+    /// What came of all submissions.
+    #[derive(Default)]
+    struct Sums {
+        accepted: AtomicUsize,
+        refused: AtomicUsize,
+        ran: AtomicUsize,
+    }
+
+    fn submit(group: &EventLoopGroup, index: usize, depth: usize, sums: &Arc<Sums>) {
+        let (again, noted) = (group.clone(), Arc::clone(sums));
+        let submitted = group.loops()[index % 3].try_spawn(async move {
+            noted.ran.fetch_add(1, Ordering::SeqCst);
+            loopgroup::yield_now().await;
+            if depth > 0 {
+                submit(&again, index + 1, depth - 1, &noted);
+                submit(&again, index + 2, depth - 1, &noted);
+            }
+        });
+        let sum = match submitted {
+            Ok(_) => &sums.accepted,
+            Err(_) => &sums.refused,
+        };
+        sum.fetch_add(1, Ordering::SeqCst);
+    }
+
+    within(|| {
+        for round in 0..40 {
+            let group = EventLoopGroup::new(3).unwrap();
+            group.start().unwrap();
+            let sums = Arc::new(Sums::default());
+            let report = thread::scope(|scope| {
+                for index in 0..2 {
+                    let (group, sums) = (&group, &sums);
+                    scope.spawn(move || {
+                        for _ in 0..60 {
+                            submit(group, index, 2, sums);
+                        }
+                    });
+                }
+                if round % 2 == 0 {
+                    submit(&group, 0, 6, &sums);
+                }
+                group.drain(LONG)
+            })
+            .wait();
+            let sum = |sum: &AtomicUsize| sum.load(Ordering::SeqCst) as u64;
+            assert!(
+                report
+                    .loops()
+                    .iter()
+                    .all(|one| one.cause() == Cause::Drained)
+            );
+            assert_eq!(report.accepted(), sum(&sums.accepted));
+            assert_eq!(report.completed(), sum(&sums.ran));
+            assert_eq!((report.cancelled(), report.panicked()), (0, 0));
+            assert_eq!(report.accepted(), report.completed());
+            assert_eq!(report.rejected(), sum(&sums.refused));
+        }
+    });
+}
+
+#[test]
+fn closures_that_are_due_when_the_shutdown_starts_run_however_many_they_are() {
+    const CLOSURES: u64 = 4_000; // several turns' worth of timers
+    let mut test = TestLoop::new();
+    let group = test.group().clone();
+    let first = test.schedule(LONG, move || drop(group.drain(LONG)));
+    for _ in 1..CLOSURES {
+        drop(test.schedule(LONG, || ()));
+    }
+    drop(test.schedule(LONG + Duration::from_nanos(1), || ()));
+    test.advance(LONG);
+    assert!(first.is_finished());
+    let report = test.report().expect("drained");
+    assert_eq!((report.completed(), report.cancelled()), (CLOSURES, 1));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod util;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use loopgroup::testing::TestLoop;
@@ -404,4 +404,203 @@ fn loop_now() -> Instant {
     loopgroup::time::sleep(Duration::ZERO)
         .deadline()
         .expect("zero is not beyond the end of the clock")
+}
+
+/// What became of one closure: how often it ran and how many cancels said that they made the difference.
+#[derive(Default)]
+struct Fate {
+    runs: AtomicUsize,
+    cancels: AtomicUsize,
+}
+
+/// The ways of ending a group that the races below take in turn.
+fn end(group: &EventLoopGroup, round: usize) -> loopgroup::TerminationFuture {
+    match round % 3 {
+        0 => group.shutdown_now(),
+        1 => group.drain(Duration::from_secs(30)),
+        _ => group
+            .shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(30))
+            .unwrap(),
+    }
+}
+
+/// Has three threads cancel everything, each from another end, while another ends the group.
+fn cancel_and_end(
+    group: &EventLoopGroup,
+    round: usize,
+    closures: &[(Scheduled<()>, Arc<Fate>)],
+) -> loopgroup::TerminationReport {
+    let start = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for canceller in 0..3 {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                let len = closures.len();
+                for step in 0..len {
+                    let (closure, fate) = match canceller {
+                        0 => &closures[step],
+                        1 => &closures[len - 1 - step],
+                        _ => &closures[(step + len / 2) % len],
+                    };
+                    if closure.cancel() {
+                        fate.cancels.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        start.wait();
+        if round % 2 == 0 {
+            std::thread::yield_now();
+        }
+        end(group, round)
+    })
+    .wait()
+}
+
+#[test]
+fn a_closure_runs_or_is_cancelled_by_one_or_by_the_shutdown_never_two_of_these() {
+    const CLOSURES: usize = 60;
+    within(|| {
+        for round in 0..90 {
+            let group = EventLoopGroup::new(2).unwrap();
+            let drops = DropCount::new();
+            let closures: Vec<_> = (0..CLOSURES)
+                .map(|number| {
+                    let fate = Arc::new(Fate::default());
+                    let (noted, captured) = (Arc::clone(&fate), drops.guard());
+                    let delay = Duration::from_micros((number * 7 % 20) as u64 * 10);
+                    let closure = group.next().schedule(delay, move || {
+                        noted.runs.fetch_add(1, Ordering::SeqCst);
+                        drop(captured);
+                    });
+                    (closure, fate)
+                })
+                .collect();
+            let report = cancel_and_end(&group, round, &closures);
+            let (mut ran, mut cancelled) = (0, 0);
+            for (closure, fate) in closures {
+                let runs = fate.runs.load(Ordering::SeqCst);
+                let cancels = fate.cancels.load(Ordering::SeqCst);
+                assert!(runs + cancels <= 1, "ran {runs}, cancelled {cancels} times");
+                assert!(!closure.cancel(), "it is over");
+                match block_on(closure) {
+                    Ok(()) => assert_eq!((runs, cancels), (1, 0)),
+                    Err(error) => {
+                        assert!(error.is_cancelled());
+                        assert_eq!(runs, 0);
+                    }
+                }
+                ran += runs as u64;
+                cancelled += 1 - runs as u64;
+            }
+            assert_eq!(drops.get(), CLOSURES, "each is dropped, once");
+            assert_eq!(
+                (report.accepted(), report.completed(), report.cancelled()),
+                (CLOSURES as u64, ran, cancelled)
+            );
+        }
+    });
+}
+
+#[test]
+fn a_periodic_closure_is_cancelled_once_and_does_not_run_again() {
+    const CLOSURES: usize = 30;
+    within(|| {
+        for round in 0..60 {
+            let group = EventLoopGroup::new(2).unwrap();
+            let drops = DropCount::new();
+            let closures: Vec<_> = (0..CLOSURES)
+                .map(|number| {
+                    let fate = Arc::new(Fate::default());
+                    let (noted, captured) = (Arc::clone(&fate), drops.guard());
+                    let period = Duration::from_micros(1 + (number % 5) as u64 * 20);
+                    let call = move || {
+                        let _captured = &captured;
+                        noted.runs.fetch_add(1, Ordering::SeqCst);
+                    };
+                    let ev = group.next();
+                    let closure = match number % 2 {
+                        0 => ev.schedule_at_fixed_rate(period, period, call),
+                        _ => ev.schedule_with_fixed_delay(period, period, call),
+                    };
+                    (closure.unwrap(), fate)
+                })
+                .collect();
+            let report = cancel_and_end(&group, round, &closures);
+            assert_eq!(drops.get(), CLOSURES, "each is dropped, once");
+            for (closure, fate) in closures {
+                assert!(fate.cancels.load(Ordering::SeqCst) <= 1);
+                assert!(block_on(closure).unwrap_err().is_cancelled());
+            }
+            assert_eq!(
+                (report.accepted(), report.cancelled()),
+                (CLOSURES as u64, CLOSURES as u64)
+            );
+        }
+    });
+}
+
+#[test]
+fn closures_that_come_while_the_loop_ends_are_cancelled_or_refused_but_resolve() {
+    within(|| {
+        for round in 0..60 {
+            let group = EventLoopGroup::new(2).unwrap();
+            group.start().unwrap();
+            let start = Barrier::new(4);
+            let drops = DropCount::new();
+            let (results, ending) = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3)
+                    .map(|_| {
+                        scope.spawn(|| {
+                            start.wait();
+                            let schedule = |number: u32| {
+                                let captured = drops.guard();
+                                let delay = [Duration::MAX, ms(3_600_000)][number as usize % 2];
+                                group.next().schedule(delay, move || drop(captured))
+                            };
+                            (0..40).map(schedule).collect::<Vec<_>>()
+                        })
+                    })
+                    .collect();
+                start.wait();
+                let ending = end(&group, round);
+                let results = threads
+                    .into_iter()
+                    .flat_map(|thread| thread.join().unwrap());
+                (results.collect::<Vec<_>>(), ending)
+            });
+            let (cancelled, refused): (Vec<_>, Vec<_>) = results
+                .into_iter()
+                .map(|closure| block_on(closure).unwrap_err())
+                .partition(|error| error.is_cancelled());
+            assert!(refused.iter().all(|error| error.is_rejected()));
+            let report = ending.wait();
+            assert_eq!(report.accepted(), cancelled.len() as u64);
+            assert_eq!(report.cancelled(), cancelled.len() as u64);
+            assert_eq!(report.rejected(), refused.len() as u64);
+            assert_eq!(drops.get(), 120);
+        }
+    });
+}
+
+#[test]
+fn closures_and_sleeps_with_one_deadline_fire_in_the_order_of_their_arming() {
+    let mut test = TestLoop::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let deadline = test.now() + ms(10);
+    for number in 0..40 {
+        let noted = Arc::clone(&order);
+        let note = move || noted.lock().unwrap().push(number);
+        if number % 2 == 0 {
+            drop(test.schedule(ms(10), note));
+        } else {
+            drop(test.spawn(async move {
+                loopgroup::time::sleep_until(deadline).await;
+                note();
+            }));
+        }
+    }
+    test.advance(ms(10));
+    assert_eq!(*order.lock().unwrap(), (0..40).collect::<Vec<_>>());
 }

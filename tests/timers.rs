@@ -523,3 +523,144 @@ fn a_poll_after_ready_is_ready_again() {
         });
     });
 }
+
+#[test]
+fn timers_dropped_elsewhere_while_they_fire_and_loops_end_leave_no_waker_behind() {
+    const TIMERS: usize = 40;
+    within(|| {
+        for round in 0..60 {
+            let group = EventLoopGroup::new(2).unwrap();
+            let drops = DropCount::new();
+            let (tx, rx) = mpsc::channel();
+            let mut wakers = Vec::new();
+            for number in 0..TIMERS {
+                let (counting, waker) = counting_waker(&drops);
+                wakers.push(Arc::downgrade(&counting));
+                drop(counting);
+                let tx = tx.clone();
+                drop(group.spawn(async move {
+                    let mut wait = sleep(Duration::from_micros(10 * (number as u64 % 16)));
+                    let _ = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+                    drop(waker);
+                    let _ = tx.send((number, wait));
+                }));
+            }
+            drop(tx);
+            let elsewhere = thread::spawn(move || {
+                for (number, mut wait) in rx {
+                    // Dropped, or moved, on a thread that has no timers of its own.
+                    match number % 3 {
+                        0 => drop(wait),
+                        1 => wait.reset(Instant::now() + ms(60_000)),
+                        _ => block_on(wait),
+                    }
+                }
+            });
+            if round % 2 == 0 {
+                thread::yield_now();
+            }
+            let report = group.shutdown_now().wait();
+            assert_eq!(report.accepted(), report.completed() + report.cancelled());
+            elsewhere.join().unwrap();
+            assert_eq!(drops.get(), TIMERS, "every waker is gone");
+            assert!(wakers.iter().all(|waker| waker.upgrade().is_none()));
+        }
+    });
+}
+
+#[test]
+fn timers_may_be_made_polled_and_reset_while_their_task_is_torn_down() {
+    struct Timer {
+        wait: Option<Sleep>,
+        waker: Waker,
+    }
+    impl Drop for Timer {
+        fn drop(&mut self) {
+            let mut cx = Context::from_waker(&self.waker);
+            let mut wait = self.wait.take().unwrap();
+            wait.reset(Instant::now() + ms(60_000));
+            assert!(Pin::new(&mut wait).poll(&mut cx).is_pending());
+            let mut fresh = sleep(ms(60_000));
+            assert!(Pin::new(&mut fresh).poll(&mut cx).is_pending());
+            // Left armed: its end is the loop's.
+            thread::spawn(move || drop(fresh)).join().unwrap();
+        }
+    }
+    within(|| {
+        let drops = DropCount::new();
+        let (counting, waker) = counting_waker(&drops);
+        let group = EventLoopGroup::new(1).unwrap();
+        let armed = util::Door::new();
+        for _ in 0..2 {
+            let (armed, waker) = (armed.clone(), waker.clone());
+            drop(group.spawn(async move {
+                let mut wait = sleep(ms(60_000));
+                assert!(futures::poll!(&mut wait).is_pending());
+                let wait = Some(wait);
+                let _timer = Timer { wait, waker };
+                armed.open();
+                std::future::pending::<()>().await;
+            }));
+        }
+        armed.pass();
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.cancelled(), report.panicked()), (2, 0));
+        drop(waker);
+        assert_eq!(counting.wakes.load(Ordering::SeqCst), 0);
+        assert_eq!(Arc::strong_count(&counting), 1, "the loop has let go of it");
+    });
+}
+
+#[test]
+fn a_sleep_in_a_thread_local_outlives_its_loop() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Vec<Sleep>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    within(|| {
+        let drops = DropCount::new();
+        let (counting, waker) = counting_waker(&drops);
+        let keep = move || {
+            let mut wait = sleep(ms(60_000));
+            let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            KEPT.with_borrow_mut(|kept| kept.push(wait));
+        };
+        let group = EventLoopGroup::new(1).unwrap();
+        let kept = keep.clone();
+        block_on(group.next().submit(kept)).unwrap();
+        thread::spawn(move || block_on(async move { keep() }))
+            .join()
+            .unwrap();
+        group.shutdown_now().wait();
+        assert_eq!(Arc::strong_count(&counting), 1);
+        assert_eq!(counting.wakes.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_sleep_wanders_between_loops_and_blocked_threads_and_is_never_early() {
+    within(|| {
+        let group = EventLoopGroup::new(3).unwrap();
+        let deadline = Instant::now() + ms(30);
+        let mut wait = sleep_until(deadline);
+        let mut hop = 0;
+        let ready = loop {
+            hop += 1;
+            let poll = async move {
+                let polled = futures::poll!(&mut wait);
+                (polled, wait, Instant::now())
+            };
+            let (polled, back, now) = match hop % 4 {
+                3 => block_on(poll),
+                index => block_on(group.spawn_on(index, poll)).unwrap(),
+            };
+            wait = back;
+            assert!(polled.is_pending() || now >= deadline, "early");
+            if polled.is_ready() {
+                break now;
+            }
+            assert!(now < deadline + Duration::from_secs(20), "never ready");
+        };
+        assert!(ready >= deadline && hop > 1);
+    });
+}

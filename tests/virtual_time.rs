@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loopgroup::testing::{TestGroup, TestLoop};
-use loopgroup::time::sleep;
+use loopgroup::time::{sleep, sleep_until};
 use loopgroup::{Cause, State};
 
 const NANO: Duration = Duration::from_nanos(1);
@@ -423,5 +423,207 @@ fn loops_of_a_group_drain_together_so_that_tasks_can_submit_to_each_other() {
                 .all(|one| one.cause() == Cause::Drained)
         );
         assert_eq!(report.elapsed(), secs(12));
+    }
+}
+
+#[test]
+fn two_test_loops_on_one_thread_have_a_clock_each() {
+    let mut first = TestLoop::new();
+    let mut second = TestLoop::new();
+    first.advance(secs(1_000));
+    assert_eq!((first.elapsed(), second.elapsed()), (secs(1_000), secs(0)));
+    // Made here, it is read on the clock of the loop that was made last, wherever it runs.
+    assert_eq!(sleep(secs(5)).deadline(), Some(second.now() + secs(5)));
+    let on_first = first.spawn(async { sleep(secs(5)).deadline() });
+    let expected = Some(first.now() + secs(5));
+    assert_eq!(first.block_on(on_first).unwrap(), expected);
+
+    let waiting = second.spawn(sleep(secs(5)));
+    second.advance(secs(5) - NANO);
+    assert!(!waiting.is_finished());
+    second.advance(NANO);
+    assert!(waiting.is_finished());
+    drop(second);
+    assert_eq!(sleep(secs(5)).deadline(), Some(first.now() + secs(5)));
+    // A task of one can wait for one of the other.
+    let mut third = TestLoop::new();
+    let later = third.spawn(sleep(secs(3)));
+    let both = first.spawn(later);
+    first.advance(secs(10));
+    assert!(!both.is_finished());
+    third.advance(secs(3));
+    first.run_until_stalled();
+    assert!(both.is_finished());
+}
+
+#[test]
+fn a_test_loop_that_goes_takes_everything_along() {
+    let drops = util::DropCount::new();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let mut test = TestLoop::new();
+    let ev = (*test).clone();
+    let held = |drops: &util::DropCount| {
+        let guard = drops.guard();
+        async move {
+            let _guard = guard;
+            sleep(secs(3_600)).await;
+        }
+    };
+    let live = test.spawn(held(&drops));
+    let guard = drops.guard();
+    let scheduled = test.schedule(secs(3_600), move || drop(guard));
+    let guard = drops.guard();
+    let bound = test.bind(move || guard);
+    let (counted, guard) = (Arc::clone(&ran), drops.guard());
+    test.add_shutdown_hook(move || {
+        drop(guard);
+        counted.fetch_add(1, Ordering::SeqCst);
+    })
+    .unwrap();
+    test.run_until_stalled();
+    let queued = test.spawn(held(&drops)); // never polled
+    drop(test);
+    assert_eq!((drops.get(), ran.load(Ordering::SeqCst)), (5, 1));
+    assert_eq!(drops.thread(), Some(std::thread::current().id()));
+    for handle in [live, queued] {
+        assert!(loopgroup::block_on(handle).unwrap_err().is_cancelled());
+    }
+    let error = loopgroup::block_on(scheduled).unwrap_err();
+    assert!(error.is_cancelled());
+    let error = loopgroup::block_on(bound.with(|_| ())).unwrap_err();
+    assert!(error.is_rejected());
+    assert_eq!(ev.state(), loopgroup::State::Terminated);
+    assert!(loopgroup::block_on(ev.spawn(async {})).is_err());
+}
+
+#[test]
+fn a_driven_task_that_panics_is_its_own_affair() {
+    let mut test = TestLoop::new();
+    let broken = test.spawn(async {
+        sleep(secs(1)).await;
+        std::panic::resume_unwind(Box::new("broken"));
+    });
+    let whole = test.spawn(sleep(secs(2)));
+    test.advance(secs(2));
+    assert!(whole.is_finished());
+    assert!(test.block_on(broken).unwrap_err().is_panic());
+    // Also the future of `block_on` itself: the loop is as good as before.
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        test.block_on(async {
+            sleep(secs(1)).await;
+            std::panic::resume_unwind(Box::new("broken"));
+        })
+    }));
+    assert!(unwound.is_err());
+    assert!(loopgroup::EventLoop::current().is_none());
+    test.block_on(sleep(secs(1)));
+    assert_eq!(test.elapsed(), secs(4));
+}
+
+#[test]
+fn a_century_of_days_is_counted_exactly() {
+    let day = secs(24 * 3600);
+    let mut test = TestLoop::new();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let beat = test
+        .schedule_at_fixed_rate(day, day, move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+    test.advance(Duration::MAX); // as far as it makes sense: a hundred years
+    assert_eq!(test.elapsed(), day * 36_500);
+    assert_eq!(runs.load(Ordering::SeqCst), 36_500);
+    assert!(beat.cancel());
+    test.advance(day);
+    assert_eq!(runs.load(Ordering::SeqCst), 36_500);
+}
+
+#[test]
+fn a_crowd_of_timers_at_one_moment_fires_at_that_moment() {
+    const CROWD: usize = 220_000; // more than a test loop's turns have patience for
+    let mut test = TestLoop::new();
+    let late = Arc::new(AtomicUsize::new(0));
+    let due = test.now() + secs(10);
+    for _ in 0..CROWD {
+        let late = Arc::clone(&late);
+        drop(test.spawn(async move {
+            sleep_until(due).await;
+            if sleep(Duration::ZERO).deadline() != Some(due) {
+                late.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
+    }
+    test.advance(secs(20));
+    assert_eq!((test.pending(), late.load(Ordering::SeqCst)), (0, 0));
+}
+
+#[test]
+fn threads_that_submit_while_a_test_drives_lose_nothing() {
+    util::within(|| {
+        let mut test = TestLoop::new();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let (ev, ran) = ((*test).clone(), Arc::clone(&ran));
+                std::thread::spawn(move || {
+                    for _ in 0..1_000 {
+                        let ran = Arc::clone(&ran);
+                        drop(ev.spawn(async move {
+                            loopgroup::yield_now().await;
+                            ran.fetch_add(1, Ordering::SeqCst);
+                        }));
+                    }
+                })
+            })
+            .collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            test.run_until_stalled();
+            test.advance(secs(1));
+        }
+        test.run_until_stalled();
+        assert_eq!((ran.load(Ordering::SeqCst), test.pending()), (3_000, 0));
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_group_of_any_seed_drains_to_the_last_task_that_its_tasks_submit() {
+    /// Spawns two children on other loops, down to `depth`; all are awaited by nobody.
+    fn grow(group: loopgroup::EventLoopGroup, depth: u32, ran: Arc<AtomicUsize>) {
+        let here = loopgroup::EventLoop::current().unwrap().index();
+        ran.fetch_add(1, Ordering::SeqCst);
+        for child in 1..=2 {
+            if depth > 0 {
+                let (again, ran) = (group.clone(), Arc::clone(&ran));
+                drop(group.spawn_on((here + child) % 3, async move {
+                    sleep(Duration::from_millis(u64::from(depth) % 3)).await;
+                    grow(again, depth - 1, ran);
+                }));
+            }
+        }
+    }
+    for seed in 0..60 {
+        let mut test = TestGroup::seeded(seed, 3);
+        let ran = Arc::new(AtomicUsize::new(0));
+        for index in 0..3 {
+            let (group, ran) = (test.group().clone(), Arc::clone(&ran));
+            drop(
+                test.group()
+                    .spawn_on(index, async move { grow(group, 5, ran) }),
+            );
+        }
+        for _ in 0..seed % 7 {
+            test.step();
+        }
+        drop(test.group().drain(secs(60)));
+        test.advance(secs(1));
+        let report = test.report().expect("drained");
+        // Three trees of 1 + 2 + 4 + … + 32.
+        assert_eq!(ran.load(Ordering::SeqCst), 3 * 63, "seed {seed}");
+        assert_eq!((report.accepted(), report.completed()), (189, 189));
+        assert_eq!(report.rejected(), 0, "seed {seed}");
     }
 }
