@@ -120,7 +120,8 @@ fn sixty_four_connections_echo_at_once_over_two_loops() {
                         }
                         (&stream).write_all(&buf[..n]).await.unwrap();
                     }
-                    assert_eq!(stream.event_loop(), Some(home));
+                    // One that never had to wait has no home at all.
+                    assert!(stream.event_loop().is_none_or(|its| its == home));
                     drop(not_send);
                 }));
             }

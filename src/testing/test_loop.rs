@@ -39,6 +39,9 @@ pub(super) fn later(now: Instant, duration: Duration) -> Instant {
 ///
 /// # Examples
 ///
+/// Futures that sleep are awaited with [`TestLoop::block_on`]: the crate's own `block_on` waits by the
+/// real clock.
+///
 /// A shutdown of minutes, tested in microseconds:
 ///
 /// ```
