@@ -5,7 +5,6 @@
 //! - Reactors are made eagerly, threads are not: what can fail for want of resources fails here. If
 //!   loop k fails, loops 0..k are closed by being dropped, and the error says which one failed.
 
-use std::any::Any;
 use std::fmt;
 use std::hash::RandomState;
 use std::io;
@@ -19,124 +18,15 @@ use crate::event_loop::inbox::Inbox;
 use crate::event_loop::launch::{LoopThread, Seat};
 use crate::event_loop::shared::Shared;
 use crate::event_loop::state::StateCell;
-use crate::group::{EventLoopGroup, GroupCore, Keys, Token};
+use crate::group::EventLoopGroup;
+use crate::group::core::{GroupCore, Keys, Token};
 use crate::panic::{PanicHandler, TaskPanic, contain, discard};
 use crate::reactor::{Driver, Port};
+use crate::settings::{
+    CloseChannels, Config, RejectPolicy, StartHook, ThreadFactory, ThreadName, WaitStrategy,
+};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::termination::Termination;
-
-/// What happens to a submission when `max_pending_tasks` are waiting already.
-///
-/// # Examples
-///
-/// ```
-/// use loopgroup::{EventLoopGroup, RejectPolicy, RejectReason};
-/// use std::sync::mpsc;
-///
-/// let group = EventLoopGroup::builder()
-///     .loops(1)
-///     .max_pending_tasks(2)
-///     .reject_policy(RejectPolicy::Reject)
-///     .build()?;
-/// let (started, wait) = mpsc::channel();
-/// let (release, blocked) = mpsc::channel::<()>();
-/// group.next().execute(move || {
-///     started.send(()).unwrap();
-///     blocked.recv().unwrap(); // the loop stands still, and its queue fills
-/// })?;
-/// wait.recv().unwrap();
-/// group.try_spawn(async {})?;
-/// group.try_spawn(async {})?;
-/// let third = group.try_spawn(async {}).unwrap_err();
-/// assert_eq!(third.reason(), RejectReason::QueueFull);
-/// release.send(()).unwrap();
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub enum RejectPolicy {
-    /// Refuse it at once: the default.
-    #[default]
-    Reject,
-    /// Try again, `retries` times, `interval` apart, then refuse. Callers that are loops themselves
-    /// are refused at once: a loop must not sleep.
-    Backoff {
-        /// How often to try again; not 0.
-        retries: u32,
-        /// How long to sleep between two tries; not zero.
-        interval: Duration,
-    },
-    /// Ask a function, with the number of the failed attempt, from 1. It runs on the submitting thread.
-    /// On the full loop itself [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only
-    /// when the caller returns.
-    Custom(fn(&EventLoop, u32) -> Verdict),
-}
-
-/// The answer of a custom [`RejectPolicy`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Refuse the submission.
-    Reject,
-    /// Try again at once; the function may wait before it answers so.
-    Retry,
-}
-
-/// How a loop waits when it has nothing to do.
-///
-/// # Examples
-///
-/// ```
-/// use loopgroup::{EventLoopGroup, WaitStrategy};
-/// use std::time::Duration;
-///
-/// let group = EventLoopGroup::builder()
-///     .loops(1)
-///     .wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(50)))
-///     .build()?;
-/// assert_eq!(group.block_on(group.spawn(async { 7 })).unwrap(), 7);
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitStrategy {
-    /// Block at once: no CPU while idle. The default.
-    #[default]
-    Park,
-    /// Look for work without blocking for so long, then block; not zero. A message from another loop
-    /// then needs no system call while the loop spins.
-    SpinThenPark(Duration),
-    /// Never block: one core per loop, always.
-    Busy,
-}
-
-/// When a loop that shuts down closes its channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CloseChannels {
-    /// At the end of its shutdown: handlers finish with their peers. The default.
-    #[default]
-    AtEnd,
-    /// At its start, as Netty does.
-    Immediately,
-}
-
-/// What a group was built with, shared by its loops.
-pub(crate) struct Config {
-    pub(crate) thread_names: Vec<String>,
-    pub(crate) thread_stack_size: Option<usize>,
-    pub(crate) thread_factory: Option<Box<ThreadFactory>>,
-    pub(crate) on_thread_start: Option<Box<StartHook>>,
-    pub(crate) on_panic: Option<Arc<PanicHandler>>,
-    pub(crate) reject_policy: RejectPolicy,
-    pub(crate) wait_strategy: WaitStrategy,
-    pub(crate) io_ratio: u32,
-    pub(crate) close_channels: CloseChannels,
-    pub(crate) clock: Clock,
-}
-
-type ThreadName = dyn Fn(usize) -> String + Send + Sync;
-type ThreadFactory = dyn Fn(LoopThread) -> io::Result<()> + Send + Sync;
-type StartHook = dyn Fn(&EventLoop) -> Box<dyn Any> + Send + Sync;
 
 /// Configures an [`EventLoopGroup`].
 ///

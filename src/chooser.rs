@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::event_loop::context;
-use crate::group::GroupCore;
+use crate::group::core::GroupCore;
 use crate::random::scramble;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 

@@ -114,6 +114,7 @@ mod park;
 mod random;
 mod reactor;
 mod report;
+mod settings;
 mod sync;
 mod task;
 mod termination;
@@ -122,7 +123,7 @@ pub mod time;
 mod waiters;
 
 pub use block_on::block_on;
-pub use builder::{Builder, CloseChannels, RejectPolicy, Verdict, WaitStrategy};
+pub use builder::Builder;
 pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};
 pub use current::{
     ShutdownRequested, YieldNow, run, shutdown_requested, spawn, spawn_local, try_spawn,
@@ -138,5 +139,6 @@ pub use event_loop::state::State;
 pub use group::EventLoopGroup;
 pub use panic::{PanicSite, TaskPanic};
 pub use report::{Cause, LoopReport, TerminationReport};
+pub use settings::{CloseChannels, RejectPolicy, Verdict, WaitStrategy};
 pub use task::join::JoinHandle;
 pub use termination::TerminationFuture;

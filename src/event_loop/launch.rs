@@ -24,7 +24,7 @@ use crate::event_loop::context;
 use crate::event_loop::run;
 use crate::event_loop::shared::Shared;
 use crate::event_loop::state::State;
-use crate::group::GroupCore;
+use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, discard};
 use crate::reactor::Driver;
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};

@@ -15,7 +15,7 @@ use crate::event_loop::arena::{Arena, Key};
 use crate::event_loop::counters::End;
 use crate::event_loop::inbox::Lane;
 use crate::event_loop::shared::{Mail, Notice, Shared};
-use crate::group::GroupCore;
+use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::sync::Arc;
 use crate::task::Runnable;
@@ -149,9 +149,26 @@ impl Local {
         self.wake_all(Waking::Timer, woken);
     }
 
-    /// Takes the tasks that timers have woken in this turn.
-    pub(crate) fn take_timed(&self) -> VecDeque<Runnable> {
-        self.timed.take()
+    /// Runs the tasks that timers have woken in this turn; returns how many there were.
+    pub(crate) fn run_timed(&self) -> usize {
+        self.run_all(&self.timed)
+    }
+
+    /// Runs the tail tasks of this iteration; what they queue belongs to the next.
+    pub(crate) fn run_tail(&self) -> usize {
+        self.run_all(&self.tail)
+    }
+
+    /// Runs what is in a queue now.
+    fn run_all(&self, queue: &RefCell<VecDeque<Runnable>>) -> usize {
+        let queued = queue.borrow().len();
+        for _ in 0..queued {
+            let runnable = queue.borrow_mut().pop_front();
+            if let Some(runnable) = runnable {
+                self.run_one(runnable);
+            }
+        }
+        queued
     }
 
     /// Wakes everybody, to the queue that `why` leads to.
@@ -216,19 +233,15 @@ impl Local {
         self.run.borrow_mut().pop_front()
     }
 
-    pub(crate) fn next_io_task(&self) -> Option<Runnable> {
-        self.io.borrow_mut().pop_front()
-    }
-
-    /// Takes the tail tasks of this iteration; what they queue belongs to the next.
-    pub(crate) fn take_tail(&self) -> VecDeque<Runnable> {
-        self.tail.take()
+    /// Runs the tasks that readiness has woken; what it wakes meanwhile belongs to the next turn.
+    pub(crate) fn run_io(&self) -> usize {
+        self.run_all(&self.io)
     }
 
     /// Any queued task at all.
     pub(crate) fn next_of_any(&self) -> Option<Runnable> {
         self.next_task()
-            .or_else(|| self.next_io_task())
+            .or_else(|| self.io.borrow_mut().pop_front())
             .or_else(|| self.timed.borrow_mut().pop_front())
             .or_else(|| self.tail.borrow_mut().pop_front())
     }

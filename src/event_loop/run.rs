@@ -29,7 +29,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::builder::{CloseChannels, WaitStrategy};
 use crate::clock::earlier;
 use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::inbox::Batch;
@@ -40,6 +39,7 @@ use crate::event_loop::shutdown::{self, Progress, Request, Step};
 use crate::panic::{PanicSite, Payload, contain, contain_drop, discard, message};
 use crate::reactor::{Driver, Until};
 use crate::report::Cause;
+use crate::settings::{CloseChannels, WaitStrategy};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// Tasks between two looks at the clock.
@@ -221,24 +221,15 @@ impl Runner {
         self.run_tasks(io_time);
         let shutting_down = self.local.shared.state.get().is_shutting_down();
         let timers = !self.local.timers.is_empty();
-        let now = (shutting_down || timers).then(|| self.now());
+        let mut now = (shutting_down || timers).then(|| self.now());
         if let (Some(now), true) = (now, timers) {
             self.local.fire_timers(now, TIMERS, &mut self.due);
-            // At once, ahead of the queue: a timer is late by the rest of a slice, not by a queue.
-            for runnable in self.local.take_timed() {
-                self.local.run_one(runnable);
-            }
         }
-        let tail = self.local.take_tail();
-        let now = if tail.is_empty() {
-            now
-        } else {
-            for runnable in tail {
-                self.local.run_one(runnable);
-            }
-            // They took their time: who waits for the next deadline must not wait for that again.
-            now.map(|_| self.now())
-        };
+        // What timers woke runs at once, ahead of the queue: a timer is late by the rest of a slice,
+        // not by a queue. Both take their time, which the next deadline is not to wait for again.
+        if self.local.run_timed() + self.local.run_tail() > 0 {
+            now = now.map(|_| self.now());
+        }
         let mut deadline = self.local.timers.next_deadline();
         if let (Some(now), true) = (now, shutting_down) {
             match self.step(now) {
@@ -259,16 +250,11 @@ impl Runner {
 
     /// Runs the tasks that readiness has woken; returns the time it took, if there were any.
     fn run_io_tasks(&self) -> Option<Duration> {
-        let queued = self.local.queued_io();
-        if queued == 0 {
+        if self.local.queued_io() == 0 {
             return None;
         }
         let start = self.now();
-        for _ in 0..queued {
-            if let Some(runnable) = self.local.next_io_task() {
-                self.local.run_one(runnable);
-            }
-        }
+        self.local.run_io();
         Some(self.now().saturating_duration_since(start))
     }
 

@@ -29,7 +29,7 @@ use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::{Ending, Mail, Shared};
 use crate::event_loop::state::State;
-use crate::group::GroupCore;
+use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::reactor::Driver;
 use crate::report::Cause;
@@ -342,11 +342,7 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     }
     // Channels close while tasks can still run: whoever waits for one hears of it, once.
     local.close_channels();
-    for _ in 0..local.queued_io() {
-        if let Some(runnable) = local.next_io_task() {
-            local.run_one(runnable);
-        }
-    }
+    local.run_io();
     shared.state.advance(State::Shutdown);
     local.refuse_new();
     local.collect(mail);

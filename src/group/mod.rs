@@ -5,24 +5,25 @@
 //! - The loop threads own the core: it outlives the token until the last loop has ended.
 //! - A loop knows its group weakly, so there is no cycle.
 
+pub(crate) mod core;
+
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::hash::Hash;
 use std::io;
 use std::time::Duration;
 
 use crate::block_on;
 use crate::builder::Builder;
-use crate::chooser::{Chooser, GroupView, RoundRobin};
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::shutdown::{self, Request, Scope};
 use crate::event_loop::state::State;
-use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
-use crate::sync::{Arc, Ordering, fence};
+use crate::group::core::{GroupCore, Token};
+use crate::sync::Arc;
 use crate::task::join::JoinHandle;
-use crate::termination::{Termination, TerminationFuture};
+use crate::termination::TerminationFuture;
 
 /// A group of event loops: each one thread, each the home of its tasks.
 ///
@@ -54,131 +55,6 @@ pub struct EventLoopGroup {
     _token: Arc<Token>,
 }
 
-/// What the loops of a group share.
-pub(crate) struct GroupCore {
-    pub(crate) loops: Box<[EventLoop]>,
-    /// `None` is round-robin, without the detour through a vtable.
-    pub(crate) chooser: Option<Box<dyn Chooser>>,
-    /// The default, and what a panicking chooser falls back to.
-    pub(crate) fallback: RoundRobin,
-    pub(crate) keys: Keys,
-    pub(crate) termination: Arc<Termination>,
-}
-
-/// Where a key belongs.
-pub(crate) enum Keys {
-    /// Secret, so that nobody can aim all keys at one loop.
-    Secret(RandomState),
-    /// The same in every run of a test.
-    Known,
-}
-
-impl Keys {
-    fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
-        match self {
-            Keys::Secret(state) => state.hash_one(key),
-            Keys::Known => {
-                let mut hasher = DefaultHasher::new();
-                key.hash(&mut hasher);
-                hasher.finish()
-            }
-        }
-    }
-}
-
-/// What all user handles of a group share: its drop asks the loops to end.
-pub(crate) struct Token {
-    core: Arc<GroupCore>,
-}
-
-impl Token {
-    pub(crate) fn new(core: Arc<GroupCore>) -> Token {
-        Token { core }
-    }
-}
-
-impl Drop for Token {
-    fn drop(&mut self) {
-        self.core.request(Request::Graceful {
-            quiet: Duration::ZERO,
-            timeout: shutdown::TIMEOUT,
-        });
-    }
-}
-
-impl GroupCore {
-    /// The loop for the next submission.
-    pub(crate) fn next(&self) -> &EventLoop {
-        let len = self.loops.len();
-        let index = match &self.chooser {
-            None => self.fallback.pick(len),
-            Some(chooser) => self.ask(&**chooser) % len,
-        };
-        let chosen = &self.loops[index];
-        if chosen.state() < State::ShuttingDown {
-            return chosen;
-        }
-        self.around(index)
-    }
-
-    fn ask(&self, chooser: &dyn Chooser) -> usize {
-        contain(|| chooser.choose(&GroupView::new(self))).unwrap_or_else(|payload| {
-            let handler = self.loops[0].shared().config.on_panic.as_deref();
-            let panic = TaskPanic {
-                site: PanicSite::Chooser,
-                payload: &*payload,
-                location: None,
-                index: None,
-            };
-            report(handler, &panic);
-            discard(payload);
-            self.fallback.pick(self.loops.len())
-        })
-    }
-
-    /// Looks past a loop that is going away alone: for one that is not, else for one that accepts.
-    #[cold]
-    fn around(&self, index: usize) -> &EventLoop {
-        let (before, from) = self.loops.split_at(index);
-        let find = |limit: State| from.iter().chain(before).find(|one| one.state() < limit);
-        find(State::ShuttingDown)
-            .or_else(|| find(State::Shutdown))
-            .unwrap_or(&self.loops[index])
-    }
-
-    /// Whether nothing is queued or live on any loop.
-    ///
-    /// Of two loops that come to rest at the same time, at least one sees both.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let accepted = || {
-            self.loops
-                .iter()
-                .map(|one| one.shared().accepted())
-                .sum::<u64>()
-        };
-        // Each comes here after writing its own figures, and reads the others' behind the fence.
-        fence(Ordering::SeqCst);
-        let before = accepted();
-        // A task that submits elsewhere is live until after that: if nothing was accepted while we
-        // looked at all loops one by one, no work slipped from one that we had not yet seen to one
-        // that we had.
-        self.loops.iter().all(|one| one.shared().is_at_rest()) && accepted() == before
-    }
-
-    /// Has every loop take a turn.
-    pub(crate) fn nudge(&self) {
-        for one in &self.loops {
-            one.shared().nudge();
-        }
-    }
-
-    pub(crate) fn request(&self, request: Request) {
-        for one in &self.loops {
-            one.shared().request(request);
-        }
-    }
-}
-
 impl EventLoopGroup {
     /// Makes a group of `loops` loops with default settings; threads start on first use.
     ///
@@ -204,7 +80,7 @@ impl EventLoopGroup {
 
     pub(crate) fn from_token(token: Arc<Token>) -> EventLoopGroup {
         EventLoopGroup {
-            core: Arc::clone(&token.core),
+            core: Arc::clone(token.core()),
             _token: token,
         }
     }

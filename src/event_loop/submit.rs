@@ -1,0 +1,273 @@
+//! How work comes to a loop.
+//!
+//! Every submission goes the same way: admit (thread, bound), then push (gate, queue). `spawn` builds its
+//! task between the two, outside the lock, and refuses through the handle; `try_spawn` and the closures are
+//! built in the critical section that accepts them, because async-task does not give a future back.
+
+use std::future::Future;
+use std::panic::Location;
+
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::EventLoop;
+use crate::event_loop::context;
+use crate::event_loop::counters::End;
+use crate::event_loop::inbox::{Lane, Urgency};
+use crate::panic::{PanicSite, contain, discard};
+use crate::task;
+use crate::task::join::JoinHandle;
+use crate::task::once::Once;
+use crate::task::resident::Resident;
+
+impl EventLoop {
+    /// Spawns a future on this loop.
+    ///
+    /// A refusal shows in the handle; see [`try_spawn`](EventLoop::try_spawn) to get the future back.
+    /// For a future that is not `Send` see [`spawn_with`](EventLoop::spawn_with).
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_by(future, Urgency::Now)
+    }
+
+    /// Spawns a future that the loop needs to see now, later, or whenever it is awake.
+    #[track_caller]
+    pub(super) fn spawn_by<F>(&self, future: F, urgency: Urgency) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let location = Location::caller();
+        // What waits unseen still takes a place below the bound: it is not to wait there for long.
+        let urgency = match &self.shared.bound {
+            Some(_) => Urgency::Now,
+            None => urgency,
+        };
+        if let Err(reason) = self.shared.admit() {
+            self.shared.drop_refused(future, location);
+            return self.refuse(reason);
+        }
+        let (runnable, task) = task::new_send(&self.shared, future, location);
+        match self.shared.push(runnable, Lane::Main, urgency) {
+            Ok(()) => JoinHandle::of_task(task),
+            Err(reason) => self.refuse(reason),
+        }
+    }
+
+    /// Makes a future on this loop and runs it there; it need not be `Send`.
+    ///
+    /// `init` runs on the loop. It and what the future returns have to be `Send`. Task and future are
+    /// one: when [`JoinHandle::cancel`] resolves, the future is dropped. A refusal shows in the handle.
+    #[track_caller]
+    pub fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn(Resident::<I, F>::new(init))
+    }
+
+    /// As [`spawn_with`](EventLoop::spawn_with), or hands `init` back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_submit(init, Resident::<I, F>::new, Lane::Main, Urgency::Now)
+    }
+
+    /// Spawns a future on this loop, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason.
+    #[track_caller]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_submit(future, |future| future, Lane::Main, Urgency::Now)
+    }
+
+    /// Runs a closure on this loop, once, in its turn.
+    ///
+    /// What one thread spawns and executes on a loop begins in that order.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::sync::mpsc;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let (tx, rx) = mpsc::channel();
+    /// for n in 0..3 {
+    ///     let tx = tx.clone();
+    ///     group.next().execute(move || tx.send(n).unwrap())?;
+    /// }
+    /// drop(tx);
+    /// assert_eq!(rx.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn execute<F>(&self, call: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.try_submit(call, Once::new, Lane::Main, Urgency::Now)
+            .map(drop)
+    }
+
+    /// Runs a closure on this loop, once, in its turn, and returns a handle to its result.
+    ///
+    /// A refusal shows in the handle.
+    #[track_caller]
+    pub fn submit<F, T>(&self, call: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.spawn(Once::new(call))
+    }
+
+    /// Runs a closure at once if this thread is the loop, else as [`execute`](EventLoop::execute).
+    ///
+    /// A panic of a closure that runs at once is contained and reported, as it would be elsewhere. Such
+    /// a closure was never queued, so no bound refuses it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// static DONE: AtomicBool = AtomicBool::new(false);
+    /// let group = EventLoopGroup::new(1)?;
+    /// let ev = group.next().clone();
+    /// let task = group.spawn(async move {
+    ///     ev.dispatch(|| DONE.store(true, Ordering::Relaxed)).unwrap(); // at home: now, not later
+    ///     DONE.load(Ordering::Relaxed)
+    /// });
+    /// assert!(group.block_on(task).unwrap());
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn dispatch<F>(&self, call: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let location = Location::caller();
+        let open = context::with_home(&self.shared, |local| local.is_open());
+        let Some(open) = open else {
+            return self.execute(call);
+        };
+        if !open {
+            self.shared.counters.reject();
+            return Err(Rejected::new(call, RejectReason::ShutDown));
+        }
+        let counters = &self.shared.counters;
+        counters.accept_at_home();
+        counters.begin();
+        match contain(call) {
+            Ok(()) => counters.end(End::Completed),
+            Err(payload) => {
+                counters.end(End::Panicked);
+                let site = PanicSite::Task;
+                self.shared.report_panic(site, &*payload, Some(location));
+                discard(payload);
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a closure without waking the loop: it stays queued until something else wakes the loop,
+    /// and then runs in its place, which is before that something.
+    ///
+    /// On the loop itself it is as [`execute`](EventLoop::execute). A loop that never ran is started.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn lazy_execute<F>(&self, call: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.try_submit(call, Once::new, Lane::Main, Urgency::Lazy)
+            .map(drop)
+    }
+
+    /// Runs a closure once, after the tasks of the iteration that takes it in: to flush what they
+    /// wrote, say.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    #[track_caller]
+    pub fn execute_after_iteration<F>(&self, call: F) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.try_submit(call, Once::new, Lane::Tail, Urgency::Now)
+            .map(drop)
+    }
+
+    /// The way of everything that is handed back when it is refused.
+    #[track_caller]
+    fn try_submit<V, F>(
+        &self,
+        value: V,
+        wrap: impl FnOnce(V) -> F,
+        lane: Lane,
+        urgency: Urgency,
+    ) -> Result<JoinHandle<F::Output>, Rejected<V>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let location = Location::caller();
+        if let Err(reason) = self.shared.admit() {
+            self.shared.counters.reject();
+            return Err(Rejected::new(value, reason));
+        }
+        let mut value = Some(value);
+        let mut handle = None;
+        let make = || {
+            let future = wrap(value.take().expect("the value is wrapped once"));
+            let (runnable, task) = task::new_send(&self.shared, future, location);
+            handle = Some(JoinHandle::of_task(task));
+            runnable
+        };
+        match self.shared.push_with(lane, urgency, make) {
+            Ok(()) => Ok(handle.expect("an accepted task was made")),
+            Err(reason) => {
+                self.shared.counters.reject();
+                let value = value.expect("a refused value was not wrapped");
+                Err(Rejected::new(value, reason))
+            }
+        }
+    }
+
+    fn refuse<T>(&self, reason: RejectReason) -> JoinHandle<T> {
+        self.shared.counters.reject();
+        JoinHandle::refused(reason)
+    }
+}
