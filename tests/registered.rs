@@ -2,7 +2,9 @@
 
 mod util;
 
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +17,17 @@ fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
     main: impl FnOnce() -> F + Send + 'static,
 ) -> T {
     within(move || loopgroup::run(main()).unwrap().unwrap())
+}
+
+/// A pipe: what is written to the second end is read from the first.
+fn pipe() -> io::Result<(File, File)> {
+    let mut fds = [0; 2];
+    // SAFETY: the pointer is valid for two descriptors, and the call writes both or fails.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both were opened a line ago, and nobody else has them.
+    Ok(fds.map(|fd| unsafe { File::from_raw_fd(fd) }).into())
 }
 
 /// Reads until the end.
@@ -38,7 +51,7 @@ where
 #[test]
 fn a_pipe_is_read_to_its_end() {
     on_a_loop(|| async {
-        let (reader, mut writer) = io::pipe()?;
+        let (reader, mut writer) = pipe()?;
         let reader = Registered::new(reader)?;
         let late = timeout(Duration::from_millis(1), reader.readable()).await;
         assert!(late.is_err(), "nothing to read yet");
@@ -80,7 +93,7 @@ fn a_file_cannot_be_polled_and_says_so() {
 fn into_inner_takes_it_out_of_the_selector_and_in_again() {
     on_a_loop(|| async {
         let here = EventLoop::current().unwrap();
-        let (reader, mut writer) = io::pipe()?;
+        let (reader, mut writer) = pipe()?;
         let reader = Registered::new(reader)?;
         assert!(
             reader.event_loop().is_none(),
@@ -105,7 +118,7 @@ fn into_inner_takes_it_out_of_the_selector_and_in_again() {
 fn a_duplicate_of_a_closed_descriptor_wakes_nobody() {
     on_a_loop(|| async {
         let here = EventLoop::current().unwrap();
-        let (reader, mut writer) = io::pipe()?;
+        let (reader, mut writer) = pipe()?;
         let duplicate = reader.try_clone()?;
         let reader = Registered::new(reader)?;
         assert!(
@@ -115,7 +128,7 @@ fn a_duplicate_of_a_closed_descriptor_wakes_nobody() {
         );
         drop(reader); // out of the selector, although the duplicate keeps the pipe open
         assert_eq!(here.registered_channels(), 0);
-        let (other, _writer) = io::pipe()?; // likely the same number
+        let (other, _writer) = pipe()?; // likely the same number
         let other = Registered::new(other)?;
         let waiting = timeout(Duration::from_millis(20), other.readable());
         writer.write_all(b"for the duplicate only")?;
@@ -128,7 +141,7 @@ fn a_duplicate_of_a_closed_descriptor_wakes_nobody() {
 #[test]
 fn an_error_other_than_would_block_leaves_the_readiness() {
     on_a_loop(|| async {
-        let (reader, mut writer) = io::pipe()?;
+        let (reader, mut writer) = pipe()?;
         let reader = Registered::new(reader)?;
         writer.write_all(b"x")?;
         reader.readable().await?;
@@ -152,7 +165,7 @@ fn an_error_other_than_would_block_leaves_the_readiness() {
 fn what_was_registered_with_a_loop_that_ended_says_so_elsewhere() {
     within(|| {
         let first = EventLoopGroup::new(1).unwrap();
-        let (reader, mut writer) = io::pipe().unwrap();
+        let (reader, mut writer) = pipe().unwrap();
         let registered = block_on(first.spawn(async move {
             let reader = Registered::new(reader).unwrap();
             let late = timeout(Duration::from_millis(1), reader.readable()).await;
