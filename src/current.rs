@@ -234,6 +234,26 @@ where
     Ok(JoinHandle::of_task(task))
 }
 
+/// Spawns on this very loop what the running closure was admitted for: no bound refuses it again.
+pub(crate) fn spawn_admitted<F>(
+    future: F,
+    location: &'static Location<'static>,
+) -> Result<(), Rejected<F>>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let Some(local) = context::current().filter(|local| local.is_open()) else {
+        return Err(Rejected::new(future, RejectReason::ShutDown));
+    };
+    if let Some(bound) = &local.shared.bound {
+        bound.take_over();
+    }
+    let (runnable, task) = task::new_local(&local.shared, future, location);
+    local.push_new(runnable, Lane::Main);
+    drop(JoinHandle::of_task(task));
+    Ok(())
+}
+
 /// Lets every other queued task go first, once.
 ///
 /// It works in every runtime, for it needs nothing but its waker.
@@ -317,7 +337,7 @@ pub fn shutdown_requested() -> ShutdownRequested {
             None => no_context("shutdown_requested"),
         },
     };
-    ShutdownRequested { loops, key: None }
+    ShutdownRequested::of(loops)
 }
 
 /// The future of [`shutdown_requested`].
@@ -328,6 +348,13 @@ pub struct ShutdownRequested {
     loops: Vec<Arc<Shared>>,
     /// The place among the waiters of the next loop.
     key: Option<usize>,
+}
+
+impl ShutdownRequested {
+    /// Resolves when the shutdown of all these loops was requested.
+    pub(crate) fn of(loops: Vec<Arc<Shared>>) -> ShutdownRequested {
+        ShutdownRequested { loops, key: None }
+    }
 }
 
 impl Future for ShutdownRequested {

@@ -9,10 +9,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::task::Waker;
 
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
 use crate::group::EventLoopGroup;
+use crate::panic::{PanicSite, Payload, contain, discard};
 use crate::sync::Arc;
 use crate::task::Runnable;
 
@@ -153,6 +155,24 @@ pub(crate) fn refused_by() -> Option<Arc<Shared>> {
         .try_with(|refused_by| refused_by.borrow().clone())
         .ok()
         .flatten()
+}
+
+/// Wakes wakers of the user's: none that panics keeps the others from their news.
+pub(crate) fn wake_foreign(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        if let Err(payload) = contain(|| waker.wake()) {
+            report_waker(payload);
+        }
+    }
+}
+
+/// Reports the panic of a foreign waker to the loop of this thread, if it is one.
+#[cold]
+pub(crate) fn report_waker(payload: Payload) {
+    let local = current();
+    let home = local.as_ref().map(|local| &*local.shared);
+    Shared::report_panic_of(home, PanicSite::Waker, &*payload, None);
+    discard(payload);
 }
 
 /// Puts a woken task on the plain queue of its home, if this thread is its home.

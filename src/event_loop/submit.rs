@@ -82,7 +82,8 @@ impl EventLoop {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.try_submit(init, Resident::<I, F>::new, Lane::Main, Urgency::Now)
+        let location = Location::caller();
+        self.try_submit(init, Resident::new, Lane::Main, Urgency::Now, location)
     }
 
     /// Spawns a future on this loop, or hands it back.
@@ -96,7 +97,20 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.try_submit(future, |future| future, Lane::Main, Urgency::Now)
+        self.try_spawn_at(future, Location::caller())
+    }
+
+    /// Spawns a future in the name of another place.
+    pub(crate) fn try_spawn_at<F>(
+        &self,
+        future: F,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.try_submit(future, |future| future, Lane::Main, Urgency::Now, location)
     }
 
     /// Runs a closure on this loop, once, in its turn.
@@ -128,7 +142,18 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.try_submit(call, Once::new, Lane::Main, Urgency::Now)
+        self.execute_at(call, Location::caller())
+    }
+
+    fn execute_at<F>(
+        &self,
+        call: F,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.try_submit(call, Once::new, Lane::Main, Urgency::Now, location)
             .map(drop)
     }
 
@@ -174,10 +199,21 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        let location = Location::caller();
+        self.dispatch_at(call, Location::caller())
+    }
+
+    /// Dispatches a closure in the name of another place.
+    pub(crate) fn dispatch_at<F>(
+        &self,
+        call: F,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
         let open = context::with_home(&self.shared, |local| local.is_open());
         let Some(open) = open else {
-            return self.execute(call);
+            return self.execute_at(call, location);
         };
         if !open {
             self.shared.counters.reject();
@@ -211,7 +247,8 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.try_submit(call, Once::new, Lane::Main, Urgency::Lazy)
+        let location = Location::caller();
+        self.try_submit(call, Once::new, Lane::Main, Urgency::Lazy, location)
             .map(drop)
     }
 
@@ -226,24 +263,24 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.try_submit(call, Once::new, Lane::Tail, Urgency::Now)
+        let location = Location::caller();
+        self.try_submit(call, Once::new, Lane::Tail, Urgency::Now, location)
             .map(drop)
     }
 
     /// The way of everything that is handed back when it is refused.
-    #[track_caller]
     fn try_submit<V, F>(
         &self,
         value: V,
         wrap: impl FnOnce(V) -> F,
         lane: Lane,
         urgency: Urgency,
+        location: &'static Location<'static>,
     ) -> Result<JoinHandle<F::Output>, Rejected<V>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let location = Location::caller();
         if let Err(reason) = self.shared.admit() {
             self.shared.counters.reject();
             return Err(Rejected::new(value, reason));

@@ -89,6 +89,12 @@ impl EventLoopGroup {
         &self.core
     }
 
+    /// Whether its loops wait in selectors.
+    pub(crate) fn has_io(&self) -> bool {
+        let mut loops = self.core.loops.iter();
+        loops.all(|one| one.shared().port.table.is_some())
+    }
+
     /// Returns the loop that the chooser picks: the loops in turn, by default.
     ///
     /// A loop that is shutting down alone is skipped while another one is not. It starts no thread.

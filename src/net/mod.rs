@@ -32,12 +32,14 @@
 //! Unix only: that is where it is tested.
 
 mod addr;
+mod server;
 mod stream;
 mod tcp;
 mod udp;
 mod unix;
 
 pub use addr::ToSocketAddrs;
+pub use server::{Server, ServerHandle, ServerReport};
 pub use tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{

@@ -19,7 +19,7 @@ use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 
 /// Connections that may wait to be accepted; the system may allow fewer.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: usize = 1024;
 
 /// Waits for TCP connections.
 ///
@@ -50,15 +50,27 @@ impl TcpListener {
     /// What the system says, as `AddrInUse`.
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         first(&address, |address| async move {
-            let socket = stream_socket(address)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&address.into()).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
-            })?;
-            socket.listen(BACKLOG)?;
-            Ok(TcpListener::of(socket.into()))
+            TcpListener::listen(address, BACKLOG, false)
         })
         .await
+    }
+
+    /// Listens on an address, alone or with others that share its port.
+    pub(super) fn listen(
+        address: SocketAddr,
+        backlog: usize,
+        reuse_port: bool,
+    ) -> io::Result<TcpListener> {
+        let socket = stream_socket(address)?;
+        socket.set_reuse_address(true)?;
+        if reuse_port {
+            socket.set_reuse_port(true)?;
+        }
+        socket.bind(&address.into()).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
+        })?;
+        socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        Ok(TcpListener::of(socket.into()))
     }
 
     /// `listener` is non-blocking already.
@@ -113,10 +125,22 @@ impl TcpListener {
 
     /// Polls for a connection; the last caller is the one that is woken.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
-        let accept = |listener: &mio::net::TcpListener| listener.accept();
-        self.io
-            .poll_io(Direction::Read, cx, accept, |_| Short::No)
-            .map_ok(|(stream, peer)| (TcpStream::of(stream.into()), peer))
+        self.poll_accept_with(cx, |accept| accept())
+    }
+
+    /// Polls for a connection, which `take` accepts, if it will.
+    pub(super) fn poll_accept_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        mut take: impl FnMut(&dyn Fn() -> io::Result<(TcpStream, SocketAddr)>) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let accept = |listener: &mio::net::TcpListener| {
+            take(&|| {
+                let (stream, peer) = listener.accept()?;
+                Ok((TcpStream::of(stream.into()), peer))
+            })
+        };
+        self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
 
     /// Returns the connections as a stream, which never ends.

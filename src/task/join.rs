@@ -15,8 +15,7 @@ use async_task::FallibleTask;
 
 use crate::error::{JoinError, RejectReason};
 use crate::event_loop::context;
-use crate::event_loop::shared::Shared;
-use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
+use crate::panic::{contain, contain_drop};
 use crate::task::Task;
 use crate::task::harness::Outcome;
 
@@ -190,7 +189,7 @@ impl Shield {
     fn wake(&self) {
         if let Some(waker) = &self.0 {
             if let Err(payload) = contain(|| waker.wake_by_ref()) {
-                report_waker(payload);
+                context::report_waker(payload);
             }
         }
     }
@@ -199,17 +198,9 @@ impl Shield {
 impl Drop for Shield {
     fn drop(&mut self) {
         if let Err(payload) = contain_drop(self.0.take()) {
-            report_waker(payload);
+            context::report_waker(payload);
         }
     }
-}
-
-#[cold]
-fn report_waker(payload: Payload) {
-    let local = context::current();
-    let home = local.as_ref().map(|local| &*local.shared);
-    Shared::report_panic_of(home, PanicSite::Waker, &*payload, None);
-    discard(payload);
 }
 
 /// A waker that async-task may call.

@@ -1,0 +1,335 @@
+//! The task that accepts: one per listener.
+//!
+//! - What it waits for (a connection, room, a free descriptor, a worker with room in its queue) it waits for
+//!   together with the signals to stop; these are looked at whenever it would wait, so at the latest when its
+//!   budget for one poll is spent.
+//! - An accept that fails leaves the listener's readiness standing (an edge-triggered selector has nothing to
+//!   add), so the next try is a timer's: at once after a connection that its peer gave up, else after 2 ms and
+//!   then twice as long each time, at most half a second.
+//! - A connection in its hands is handed over or counted as rejected; it is never just dropped.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::panic::Location;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crate::current::{ShutdownRequested, shutdown_requested, spawn_admitted};
+use crate::event_loop::EventLoop;
+use crate::group::EventLoopGroup;
+use crate::group::core::GroupCore;
+use crate::net::TcpStream;
+use crate::net::server::handle::{Host, Seat, Started, State};
+use crate::net::tcp::TcpListener;
+use crate::sync::{Arc, Weak};
+use crate::time::sleep;
+
+/// The first wait after a failure; each is twice as long as the last.
+const SHORTEST_WAIT: Duration = Duration::from_millis(2);
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// Connections in a row that their peers may have given up before the next try has to wait.
+const GIVEN_UP: u32 = 16;
+
+/// A listener, and who serves what it hears.
+///
+/// In the order of its drop: the listener is closed before the server can count as ended.
+pub(super) struct Acceptor<H> {
+    pub(super) listener: TcpListener,
+    pub(super) placement: Placement,
+    pub(super) host: Arc<Host<H>>,
+}
+
+impl<H, F> Acceptor<H>
+where
+    H: Fn(TcpStream, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    /// Accepts until it is told to stop.
+    pub(super) async fn run(self) {
+        let mut stop = Stop::new(&self.host.state, &self.placement);
+        let mut failures = Failures::none();
+        loop {
+            match stop.or(poll_fn(|cx| self.poll_accept(cx))).await {
+                None => return,
+                Some(Ok((stream, peer, seat))) => {
+                    failures = Failures::none();
+                    let serve = move || serve(stream, peer, seat);
+                    let given = self
+                        .placement
+                        .hand_over(serve, self.host.location, &mut stop);
+                    if given.await.is_none() {
+                        return;
+                    }
+                }
+                Some(Err(error)) => {
+                    let wait = failures.wait_after(&error);
+                    self.host.state.accept_failed(error);
+                    if !wait.is_zero() && stop.or(sleep(wait)).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Accepts a connection if there is one, and room for it.
+    fn poll_accept(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(TcpStream, SocketAddr, Seat<H>)>> {
+        let state = &self.host.state;
+        loop {
+            let accepted = self.listener.poll_accept_with(cx, |accept| {
+                if !state.take_place() {
+                    // Neither an error nor `WouldBlock`: the listener stays ready.
+                    return Ok(None);
+                }
+                match accept() {
+                    Ok((stream, peer)) => Ok(Some((stream, peer, Seat::new(&self.host)))),
+                    Err(error) => {
+                        state.leave_place();
+                        Err(error)
+                    }
+                }
+            });
+            if let Some(connection) = ready!(accepted)? {
+                return Poll::Ready(Ok(connection));
+            }
+            ready!(state.poll_room(cx));
+        }
+    }
+}
+
+/// Has the handler make its future, and starts it; on the worker loop.
+fn serve<H, F>(stream: TcpStream, peer: SocketAddr, seat: Seat<H>)
+where
+    H: Fn(TcpStream, SocketAddr) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let started = seat.start();
+    let host = started.host();
+    let future = (host.handler)(stream, peer);
+    let location = host.location;
+    // Refused, it is dropped, and says so by its seat.
+    drop(spawn_admitted(
+        Serving {
+            future,
+            started: Some(started),
+        },
+        location,
+    ));
+}
+
+pin_project_lite::pin_project! {
+    /// A handler's future and its seat, which it leaves when it is done.
+    struct Serving<F, H> {
+        #[pin]
+        future: F,
+        started: Option<Started<H>>,
+    }
+}
+
+impl<F: Future<Output = ()>, H> Future for Serving<F, H> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        ready!(this.future.poll(cx));
+        if let Some(started) = this.started.take() {
+            started.complete();
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Which loop gets a connection.
+#[derive(Clone)]
+pub(super) enum Placement {
+    /// The one that accepted it.
+    Here,
+    /// The next one of a group.
+    Next(Weak<GroupCore>),
+}
+
+impl Placement {
+    pub(super) fn next_of(group: &EventLoopGroup) -> Placement {
+        Placement::Next(Arc::downgrade(group.core()))
+    }
+
+    /// Resolves when all who could be given a connection shut down.
+    fn shutdown_requested(&self) -> ShutdownRequested {
+        match self {
+            Placement::Here => shutdown_requested(),
+            Placement::Next(group) => {
+                let group = group.upgrade();
+                let loops = group.iter().flat_map(|group| group.loops.iter());
+                ShutdownRequested::of(loops.map(|one| Arc::clone(one.shared())).collect())
+            }
+        }
+    }
+
+    /// Gives a connection to a loop, and waits until one takes it; `None` if none ever will.
+    async fn hand_over(
+        &self,
+        mut serve: impl FnOnce() + Send + 'static,
+        location: &'static Location<'static>,
+        stop: &mut Stop<'_>,
+    ) -> Option<()> {
+        let mut wait = SHORTEST_WAIT;
+        loop {
+            match self.offer(serve, location) {
+                Offer::Taken => return Some(()),
+                Offer::Ended => return None,
+                // A full queue, or a thread that could not be started.
+                Offer::Refused(back) => serve = back,
+            }
+            stop.or(sleep(wait)).await?;
+            wait = longer(wait);
+        }
+    }
+
+    fn offer<C: FnOnce() + Send + 'static>(
+        &self,
+        serve: C,
+        location: &'static Location<'static>,
+    ) -> Offer<C> {
+        let group = match self {
+            Placement::Here => None,
+            Placement::Next(group) => match group.upgrade() {
+                None => return Offer::Ended,
+                group => group,
+            },
+        };
+        let offered = match &group {
+            Some(group) => group.next().dispatch_at(serve, location),
+            None => EventLoop::current()
+                .expect("an acceptor is a task of a loop")
+                .dispatch_at(serve, location),
+        };
+        match offered {
+            Ok(()) => Offer::Taken,
+            Err(rejected) => {
+                let ended = group.is_none_or(|group| {
+                    let mut loops = group.loops.iter();
+                    loops.all(|one| one.state().is_shutdown())
+                });
+                if ended {
+                    Offer::Ended
+                } else {
+                    Offer::Refused(rejected.into_inner())
+                }
+            }
+        }
+    }
+}
+
+/// What became of a connection that was offered to a loop.
+enum Offer<C> {
+    Taken,
+    Refused(C),
+    /// There is no loop left that would take it.
+    Ended,
+}
+
+/// The signals to stop: of the handle, of this loop, and of all workers.
+struct Stop<'a> {
+    state: &'a State,
+    asked: Option<usize>,
+    here: ShutdownRequested,
+    workers: ShutdownRequested,
+}
+
+impl<'a> Stop<'a> {
+    fn new(state: &'a State, placement: &Placement) -> Stop<'a> {
+        Stop {
+            state,
+            asked: None,
+            here: shutdown_requested(),
+            workers: placement.shutdown_requested(),
+        }
+    }
+
+    /// Waits for `future`, or for a signal: `None`.
+    async fn or<F: Future>(&mut self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => self.poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.state.poll_stop(&mut self.asked, cx).is_ready()
+            || Pin::new(&mut self.here).poll(cx).is_ready()
+        {
+            return Poll::Ready(());
+        }
+        Pin::new(&mut self.workers).poll(cx)
+    }
+}
+
+/// Accepts that failed in a row.
+#[derive(Debug)]
+struct Failures {
+    given_up: u32,
+    wait: Duration,
+}
+
+impl Failures {
+    fn none() -> Failures {
+        Failures {
+            given_up: 0,
+            wait: SHORTEST_WAIT,
+        }
+    }
+
+    /// How long to wait before the next try.
+    fn wait_after(&mut self, error: &io::Error) -> Duration {
+        // These took a connection out of the backlog: the next one may be fine.
+        let gone = matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::Interrupted
+        );
+        if gone && self.given_up < GIVEN_UP {
+            self.given_up += 1;
+            return Duration::ZERO;
+        }
+        let wait = self.wait;
+        self.wait = longer(wait);
+        wait
+    }
+}
+
+fn longer(wait: Duration) -> Duration {
+    (wait * 2).min(LONGEST_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_half_a_second() {
+        let mut failures = Failures::none();
+        let full = io::Error::from_raw_os_error(libc::EMFILE);
+        let waits: Vec<_> = (0..9)
+            .map(|_| failures.wait_after(&full).as_millis())
+            .collect();
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 500]);
+    }
+
+    #[test]
+    fn connections_that_were_given_up_are_passed_by_at_once_but_not_for_ever() {
+        let mut failures = Failures::none();
+        let gone = io::Error::from_raw_os_error(libc::ECONNABORTED);
+        for _ in 0..GIVEN_UP {
+            assert_eq!(failures.wait_after(&gone), Duration::ZERO);
+        }
+        assert_eq!(failures.wait_after(&gone), SHORTEST_WAIT);
+    }
+}
