@@ -355,6 +355,12 @@ impl ShutdownRequested {
     pub(crate) fn of(loops: Vec<Arc<Shared>>) -> ShutdownRequested {
         ShutdownRequested { loops, key: None }
     }
+
+    /// Whether it would be ready, or as good as: the state changes just before its waiters are told.
+    pub(crate) fn is_requested(&self) -> bool {
+        let mut loops = self.loops.iter();
+        loops.all(|one| one.state.get().is_shutting_down())
+    }
 }
 
 impl Future for ShutdownRequested {

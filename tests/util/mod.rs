@@ -225,7 +225,14 @@ pub fn thread_of(ev: &loopgroup::EventLoop) -> ThreadId {
 ///
 /// Returns its exit status and what it printed. The test calls [`is_child`] to know where it is.
 pub fn in_child(test: &str) -> std::process::Output {
-    std::process::Command::new(std::env::current_exe().unwrap())
+    in_child_after("true", test)
+}
+
+/// As [`in_child`], after a command of the shell: `ulimit`, say.
+pub fn in_child_after(command: &str, test: &str) -> std::process::Output {
+    std::process::Command::new("sh")
+        .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
+        .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("LOOPGROUP_CHILD", "1")
         .output()
@@ -242,10 +249,16 @@ pub fn is_child() -> bool {
 /// `test` is the name of the calling test.
 #[track_caller]
 pub fn alone(test: &str, body: impl FnOnce() + Send + 'static) {
+    alone_after("true", test, body);
+}
+
+/// As [`alone`], after a command of the shell: `ulimit`, say.
+#[track_caller]
+pub fn alone_after(command: &str, test: &str, body: impl FnOnce() + Send + 'static) {
     if is_child() {
         return within(body);
     }
-    let output = in_child(test);
+    let output = in_child_after(command, test);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && text.contains("1 passed"),

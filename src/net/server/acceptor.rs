@@ -1,8 +1,7 @@
 //! The task that accepts: one per listener.
 //!
 //! - What it waits for (a connection, room, a free descriptor, a worker with room in its queue) it waits for
-//!   together with the signals to stop; these are looked at whenever it would wait, so at the latest when its
-//!   budget for one poll is spent.
+//!   together with the signals to stop, which are looked at first.
 //! - An accept that fails leaves the listener's readiness standing (an edge-triggered selector has nothing to
 //!   add), so the next try is a timer's: at once after a connection that its peer gave up, else after 2 ms and
 //!   then twice as long each time, at most half a second.
@@ -254,11 +253,21 @@ impl<'a> Stop<'a> {
     /// Waits for `future`, or for a signal: `None`.
     async fn or<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
-        poll_fn(|cx| match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => self.poll(cx).map(|()| None),
+        poll_fn(|cx| {
+            // A plain look first: whoever comes after the signal is not accepted any more.
+            if self.is_given() {
+                return Poll::Ready(None);
+            }
+            match future.as_mut().poll(cx) {
+                Poll::Ready(output) => Poll::Ready(Some(output)),
+                Poll::Pending => self.poll(cx).map(|()| None),
+            }
         })
         .await
+    }
+
+    fn is_given(&self) -> bool {
+        self.state.is_stopping() || self.here.is_requested() || self.workers.is_requested()
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {

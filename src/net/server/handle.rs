@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::context;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::waiters::Waiters;
 
 /// What the handle sees.
@@ -31,7 +31,8 @@ pub(super) struct State {
     accept_errors: AtomicU64,
     last_error: Mutex<Option<Arc<io::Error>>>,
     room: Option<Room>,
-    /// Fired when the server is to accept no more.
+    /// Set, and fired, when the server is to accept no more.
+    stopping: AtomicBool,
     stop: Mutex<Waiters>,
     /// Fired when the server has ended.
     end: Mutex<Waiters>,
@@ -60,6 +61,7 @@ impl State {
                 taken: AtomicUsize::new(0),
                 waiting: Mutex::default(),
             }),
+            stopping: AtomicBool::new(false),
             stop: Mutex::new(Waiters::new()),
             end: Mutex::new(Waiters::new()),
         }
@@ -67,8 +69,13 @@ impl State {
 
     /// Tells the acceptors to stop.
     pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
         let wakers = self.stop.lock().fire();
         context::wake_foreign(wakers.into_iter().map(|(_, waker)| waker));
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// Ready once the acceptors are to stop.
