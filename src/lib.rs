@@ -68,7 +68,9 @@
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
 //! | be a loop | [`run`] |
 //! | wait from an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
+//! | serve TCP with a boss and workers | [`net::Server`] |
 //! | sockets | [`net`], [`io::Registered`] |
+//! | wait for Ctrl-C or SIGTERM | `signal`, with the feature of that name |
 //! | wait, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
 //! | test without real time | [`testing`] |
@@ -115,6 +117,9 @@ mod random;
 mod reactor;
 mod report;
 mod settings;
+#[cfg(feature = "signal")]
+#[cfg_attr(docsrs, doc(cfg(feature = "signal")))]
+pub mod signal;
 mod sync;
 mod task;
 mod termination;
