@@ -189,3 +189,27 @@ fn what_was_registered_with_a_loop_that_ended_says_so_elsewhere() {
         .unwrap();
     });
 }
+
+#[test]
+fn every_socket_lends_its_descriptor() {
+    use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::{AsFd, AsRawFd};
+
+    within(|| {
+        loopgroup::run(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let stream = TcpStream::connect(listener.local_addr()?).await?;
+            let udp = UdpSocket::bind("127.0.0.1:0").await?;
+            // An option that has no method here, through a crate that has one.
+            socket2::SockRef::from(&stream).set_reuse_address(true)?;
+            assert!(socket2::SockRef::from(&stream).reuse_address()?);
+            let numbers = [listener.as_raw_fd(), stream.as_raw_fd(), udp.as_raw_fd()];
+            assert_eq!(numbers[1], stream.as_fd().as_raw_fd());
+            let registered = Registered::new(stream.into_std())?;
+            assert_eq!(registered.as_raw_fd(), numbers[1]);
+            std::io::Result::Ok(())
+        })
+        .unwrap()
+        .unwrap();
+    });
+}

@@ -154,3 +154,68 @@ fn writing_to_a_stream_without_a_reader_is_an_error_and_no_signal() {
         Ok(())
     });
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn abstract_names_need_no_file() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+
+    on_a_loop(|| async {
+        let name = |what: &str| {
+            let name = format!("loopgroup-{}-{what}", std::process::id());
+            SocketAddr::from_abstract_name(name).unwrap()
+        };
+        let address = name("stream");
+        let listener = UnixListener::bind_addr(&address)?;
+        let taken = UnixListener::bind_addr(&address).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        let mut client = UnixStream::connect_addr(&address).await?;
+        let (mut server, _) = listener.accept().await?;
+        client.write_all(b"hello").await?;
+        let mut text = [0; 5];
+        server.read_exact(&mut text).await?;
+        assert_eq!(&text, b"hello");
+
+        let (one, other) = (name("one"), name("other"));
+        let (left, right) = (
+            UnixDatagram::bind_addr(&one)?,
+            UnixDatagram::bind_addr(&other)?,
+        );
+        left.send_to_addr(b"there", &other).await?;
+        let (read, from) = right.recv_from(&mut text).await?;
+        assert_eq!(
+            (&text[..read], from.as_abstract_name()),
+            (&b"there"[..], one.as_abstract_name())
+        );
+        right.send_to_addr(b"and", &from).await?;
+        left.connect_addr(&other)?;
+        assert_eq!(left.recv(&mut text).await?, 3);
+
+        let unnamed = UnixDatagram::unbound()?.local_addr()?;
+        let error = UnixStream::connect_addr(&unnamed).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        drop(listener);
+        let gone = UnixStream::connect_addr(&address).await.unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::ConnectionRefused);
+        Ok(())
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stream_knows_who_is_at_its_other_end() {
+    on_a_loop(|| async {
+        let path = TempPath::new("cred");
+        let listener = UnixListener::bind(&path.0)?;
+        let client = UnixStream::connect(&path.0).await?;
+        let (server, _) = listener.accept().await?;
+        for stream in [&client, &server] {
+            let peer = stream.peer_cred()?;
+            assert_eq!(peer.pid(), Some(std::process::id()));
+            let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self")?);
+            assert_eq!(peer.uid(), owner);
+        }
+        Ok(())
+    });
+}

@@ -31,7 +31,26 @@
 //!
 //! Unix only: that is where it is tested.
 
+/// Lends the descriptors, for options that have no method here.
+macro_rules! descriptors {
+    ($($type:ty),*) => {$(
+        impl std::os::fd::AsFd for $type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.io.as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $type {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                std::os::fd::AsFd::as_fd(self).as_raw_fd()
+            }
+        }
+    )*};
+}
+
 mod addr;
+#[cfg(all(feature = "peer-cred", target_os = "linux"))]
+mod credentials;
 mod server;
 mod stream;
 mod tcp;
@@ -39,6 +58,9 @@ mod udp;
 mod unix;
 
 pub use addr::ToSocketAddrs;
+#[cfg(all(feature = "peer-cred", target_os = "linux"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "peer-cred")))]
+pub use credentials::UCred;
 pub use server::{Server, ServerHandle, ServerReport};
 pub use tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -427,3 +427,5 @@ fn stream_socket(address: SocketAddr) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
+
+descriptors!(TcpListener, TcpStream);

@@ -229,3 +229,5 @@ impl fmt::Debug for UdpSocket {
             .finish()
     }
 }
+
+descriptors!(UdpSocket);

@@ -1,7 +1,11 @@
 //! Unix domain sockets: streams, listeners, datagrams.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read, Write};
+#[cfg(target_os = "linux")]
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -65,7 +69,23 @@ impl UnixStream {
     ///
     /// Cancel safe: a connection under way is given up.
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
-        let address = SockAddr::unix(path)?;
+        UnixStream::connect_to(SockAddr::unix(path)?).await
+    }
+
+    /// Connects to the listener at `address`, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](UnixStream::connect); `InvalidInput` for an address without a name.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a connection under way is given up.
+    pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
+        UnixStream::connect_to(named(address)?).await
+    }
+
+    async fn connect_to(address: SockAddr) -> io::Result<UnixStream> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         loop {
@@ -134,6 +154,15 @@ impl UnixListener {
     /// What the system says, as `AddrInUse` or that the path is too long.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         UnixListener::from_std(net::UnixListener::bind(path)?)
+    }
+
+    /// Listens at `address`, which may be an abstract one (`from_abstract_name` of the standard library).
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](UnixListener::bind).
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
+        UnixListener::from_std(net::UnixListener::bind_addr(address)?)
     }
 
     /// Takes a listener of the standard library and makes it non-blocking.
@@ -254,6 +283,15 @@ impl UnixDatagram {
         UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
     }
 
+    /// Binds to `address`, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](UnixDatagram::bind).
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::bind_addr(address)?)
+    }
+
     /// Makes a socket without an address.
     ///
     /// # Errors
@@ -307,6 +345,15 @@ impl UnixDatagram {
         self.io.get_ref().connect(path)
     }
 
+    /// Connects to the socket at `address`, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        self.io.get_ref().connect_addr(address)
+    }
+
     /// Sends a datagram to the connected peer.
     ///
     /// # Errors
@@ -336,6 +383,14 @@ impl UnixDatagram {
         self.io
             .io(Direction::Write, |socket| socket.send_to(buf, path))
             .await
+    }
+
+    /// Sends a datagram to the socket at `address`, such as one that was received from.
+    ///
+    /// Errors and cancel safety as [`send_to`](UnixDatagram::send_to).
+    pub async fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        let send = |socket: &net::UnixDatagram| socket.send_to_addr(buf, address);
+        self.io.io(Direction::Write, send).await
     }
 
     /// Receives a datagram from the connected peer.
@@ -379,3 +434,22 @@ impl fmt::Debug for UnixDatagram {
             .finish()
     }
 }
+
+/// The name that an address has.
+fn named(address: &SocketAddr) -> io::Result<SockAddr> {
+    if let Some(path) = address.as_pathname() {
+        return SockAddr::unix(path);
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(name) = std::os::linux::net::SocketAddrExt::as_abstract_name(address) {
+        // To socket2, a path that begins with a NUL byte is an abstract name.
+        let path = [b"\0", name].concat();
+        return SockAddr::unix(<OsStr as OsStrExt>::from_bytes(&path));
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "this Unix socket address has no name: nobody can be reached there",
+    ))
+}
+
+descriptors!(UnixListener, UnixStream, UnixDatagram);

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
@@ -302,7 +302,7 @@ impl<T: AsFd> Registered<T> {
         home.ensure_started()
             .map_err(|reason| crate::error::Rejected::new((), reason))?;
         let source = Arc::new(Source::default());
-        let fd: RawFd = self.get_ref().as_fd().as_raw_fd();
+        let fd = self.as_raw_fd();
         let token = match table.register(fd, &source).ok_or_else(shut)? {
             Ok(token) => token,
             // Another thread was first, with the same selector.
@@ -341,6 +341,18 @@ impl<T: AsFd> Registered<T> {
 pub(crate) enum Short {
     Yes,
     No,
+}
+
+impl<T: AsFd> AsFd for Registered<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.get_ref().as_fd()
+    }
+}
+
+impl<T: AsFd> AsRawFd for Registered<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
 }
 
 impl<T: AsFd> Drop for Registered<T> {

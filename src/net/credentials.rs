@@ -1,0 +1,57 @@
+//! Who is at the other end of a Unix stream, as the system saw it.
+
+use std::io;
+
+use crate::net::UnixStream;
+
+/// The credentials of a peer, as they were when the connection was made.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::net::UnixStream;
+///
+/// let (one, _other) = UnixStream::pair()?;
+/// assert_eq!(one.peer_cred()?.pid(), Some(std::process::id()));
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UCred {
+    uid: u32,
+    gid: u32,
+    pid: u32,
+}
+
+impl UCred {
+    /// Returns the user.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Returns the user's group.
+    pub fn gid(&self) -> u32 {
+        self.gid
+    }
+
+    /// Returns the process, if the system tells; it may have ended since.
+    pub fn pid(&self) -> Option<u32> {
+        // 0: a process that this one cannot see, in another namespace.
+        (self.pid != 0).then_some(self.pid)
+    }
+}
+
+impl UnixStream {
+    /// Returns who made the connection at the other end (`SO_PEERCRED`; Linux only).
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn peer_cred(&self) -> io::Result<UCred> {
+        let cred = rustix::net::sockopt::socket_peercred(self)?;
+        Ok(UCred {
+            uid: cred.uid.as_raw(),
+            gid: cred.gid.as_raw(),
+            pid: u32::try_from(cred.pid.as_raw_nonzero().get()).unwrap_or(0),
+        })
+    }
+}
