@@ -18,7 +18,10 @@ const BATCH: u32 = 1_000;
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let (name, count) = (args.next(), args.next().and_then(|count| count.parse().ok()));
+    let (name, count) = (
+        args.next(),
+        args.next().and_then(|count| count.parse().ok()),
+    );
     // `cargo bench` passes a flag, and no work.
     let (Some(name), Some(count)) = (name, count) else {
         return;
@@ -97,7 +100,10 @@ impl Slot {
             Some(value) => Poll::Ready(value),
             None => {
                 let mut waker = self.waker.borrow_mut();
-                if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                if !waker
+                    .as_ref()
+                    .is_some_and(|waker| waker.will_wake(cx.waker()))
+                {
                     *waker = Some(cx.waker().clone());
                 }
                 Poll::Pending

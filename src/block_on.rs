@@ -42,6 +42,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waiting = Waiting::enter();
     loop {
+        context::note_own_waker(&waker);
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return output;
         }

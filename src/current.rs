@@ -181,14 +181,48 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    match try_spawn_local(future) {
+    if !context::is_loop() {
+        no_context("spawn_local");
+    }
+    let location = Location::caller();
+    let bounded = context::with_local(|local| local.shared.bound.is_some());
+    if bounded == Some(true) {
+        return spawn_bounded(future, location);
+    }
+    // The task is made first and refused through its handle: a future that is handed back would be moved
+    // twice more. (No user code runs under this look at the loop.)
+    let spawned = context::with_local(|local| {
+        let (runnable, task) = task::new_local(&local.shared, future, location);
+        if local.is_open() {
+            local.push_new(runnable, Lane::Main);
+            Ok(JoinHandle::of_task(task))
+        } else {
+            local.shared.counters.reject();
+            Err((Arc::clone(&local.shared), runnable, task))
+        }
+    });
+    match spawned.expect("the thread is a loop") {
         Ok(handle) => handle,
-        Err(rejected) if rejected.reason() == RejectReason::NoContext => no_context("spawn_local"),
+        Err((shared, runnable, _task)) => {
+            context::drop_refused(&shared, runnable);
+            JoinHandle::refused(RejectReason::ShutDown)
+        }
+    }
+}
+
+/// The way of a future whose loop may be full.
+fn spawn_bounded<F>(future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    match try_spawn_local_at(future, location) {
+        Ok(handle) => handle,
         Err(rejected) => {
             let reason = rejected.reason();
             context::with_local(|local| Arc::clone(&local.shared))
-                .expect("only a loop refuses for another reason than NoContext")
-                .drop_refused(rejected.into_inner(), Location::caller());
+                .expect("a thread stays a loop while it runs a task")
+                .drop_refused(rejected.into_inner(), location);
             JoinHandle::refused(reason)
         }
     }
@@ -215,7 +249,17 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let location = Location::caller();
+    try_spawn_local_at(future, Location::caller())
+}
+
+fn try_spawn_local_at<F>(
+    future: F,
+    location: &'static Location<'static>,
+) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
     let Some(local) = context::current() else {
         return Err(Rejected::new(future, RejectReason::NoContext));
     };

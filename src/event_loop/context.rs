@@ -4,12 +4,15 @@
 //!   drop.
 //! - Access is by `try_with`: while thread-locals are destroyed, a thread is foreign. ([`enter_loop`]
 //!   is not: nobody makes a thread a loop that late; see [`may_be_loop`].)
+//! - Which loop it is can be told without touching the cell: its address stands beside it, for as long as it
+//!   is set.
 //! - The cell is borrowed for a look or a push; who wants to call user code takes a clone of the `Rc`.
 //! - A thread inside `group.block_on` has a group but no loop; the loop, if there is one, wins.
 
 use std::cell::{Cell, RefCell};
+use std::ptr;
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{RawWakerVTable, Waker};
 
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
@@ -20,6 +23,11 @@ use crate::task::Runnable;
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    /// The loop's shared half, by its address: to be compared with, at the price of one load.
+    static HOME: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+    /// The parts of the waker that this crate polls with right now, or polled with last.
+    static OWN_WAKER: Cell<(*const (), *const RawWakerVTable)> =
+        const { Cell::new((ptr::null(), ptr::null())) };
     static ENTERED: RefCell<Vec<EventLoopGroup>> = const { RefCell::new(Vec::new()) };
     /// Set once a thread that this crate started has nothing left but its thread-locals.
     static LEAVING: Cell<bool> = const { Cell::new(false) };
@@ -37,6 +45,7 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
             return None;
         }
         *current = Some(Rc::clone(local));
+        HOME.set(Arc::as_ptr(&local.shared));
         Some(LoopGuard(()))
     })
 }
@@ -47,6 +56,7 @@ pub(crate) struct LoopGuard(());
 
 impl Drop for LoopGuard {
     fn drop(&mut self) {
+        HOME.set(ptr::null());
         let local = CURRENT.try_with(RefCell::take);
         drop(local);
     }
@@ -118,11 +128,26 @@ pub(crate) fn with_local<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
 
 /// Looks at the loop of this thread if it is `shared`'s.
 pub(crate) fn with_home<R>(shared: &Arc<Shared>, look: impl FnOnce(&Local) -> R) -> Option<R> {
-    with_local(|local| Arc::ptr_eq(&local.shared, shared).then(|| look(local))).flatten()
+    is_home(shared).then(|| with_local(look)).flatten()
+}
+
+/// Whether this thread is `shared`'s.
+pub(crate) fn is_home(shared: &Arc<Shared>) -> bool {
+    HOME.get() == Arc::as_ptr(shared)
 }
 
 pub(crate) fn is_loop() -> bool {
-    with_local(|_| ()).is_some()
+    !HOME.get().is_null()
+}
+
+/// Notes the waker that a future is about to be polled with; it is one of this crate's own.
+pub(crate) fn note_own_waker(waker: &Waker) {
+    OWN_WAKER.set((waker.data(), waker.vtable()));
+}
+
+/// Whether this is a waker of this crate's own, which does not panic; `false` if that is not known.
+pub(crate) fn is_own_waker(waker: &Waker) -> bool {
+    OWN_WAKER.get() == (waker.data(), ptr::from_ref(waker.vtable()))
 }
 
 /// Whether the running task may do one more operation in this poll; a thread that is no loop may.
@@ -177,16 +202,10 @@ pub(crate) fn report_waker(payload: Payload) {
 
 /// Puts a woken task on the plain queue of its home, if this thread is its home.
 pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
+    if !is_home(&runnable.metadata().home) {
+        return Err(runnable);
+    }
     let mut runnable = Some(runnable);
-    with_local(|local| {
-        if runnable
-            .as_ref()
-            .is_some_and(|runnable| Arc::ptr_eq(&runnable.metadata().home, &local.shared))
-        {
-            if let Some(runnable) = runnable.take() {
-                local.push_wake(runnable);
-            }
-        }
-    });
+    with_local(|local| runnable.take().map(|runnable| local.push_wake(runnable)));
     runnable.map_or(Ok(()), Err)
 }

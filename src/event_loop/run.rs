@@ -85,6 +85,7 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
                 runner.local.renew_budget();
+                context::note_own_waker(&waker);
                 match contain(|| future.as_mut().poll(&mut cx)) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {

@@ -4,6 +4,7 @@
 //! - The future is dropped by the harness, under `contain`: async-task would abort the process over
 //!   a panicking destructor. The same holds for the output, which [`Outcome`] drops.
 //! - The entry in the live table leaves it only once the future is gone.
+//! - Where a task stands takes the word that says whether its future is there: a task is small.
 //!
 //! ```text
 //!   Fresh ──poll──▶ Running ──Pending──▶ Live(key) ──poll──▶ …
@@ -30,8 +31,7 @@ pin_project! {
     /// The future of a task, with its book-keeping.
     pub(crate) struct Harness<F: Future> {
         #[pin]
-        future: Option<F>,
-        stage: Stage,
+        body: Body<F>,
         location: &'static Location<'static>,
     }
 
@@ -42,48 +42,70 @@ pin_project! {
     }
 }
 
+pin_project! {
+    #[project = BodyProjection]
+    enum Body<F> {
+        Present {
+            stage: Stage,
+            #[pin]
+            future: F,
+        },
+        Ended,
+    }
+}
+
+/// Where a task stands that has not ended: a small number, to fit beside the tag of its [`Body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Fresh,
-    Running,
-    Live(LiveKey),
-    Ended,
+struct Stage(u32);
+
+impl Stage {
+    /// Never polled.
+    const FRESH: Stage = Stage(u32::MAX);
+    /// In its first poll.
+    const RUNNING: Stage = Stage(u32::MAX - 1);
+
+    /// In the live table.
+    fn live(key: LiveKey) -> Stage {
+        debug_assert!(key.0 < Stage::RUNNING.0, "so many do not fit in memory");
+        Stage(key.0)
+    }
 }
 
 impl<F: Future> Harness<F> {
     pub(crate) fn new(future: F, location: &'static Location<'static>) -> Harness<F> {
         Harness {
-            future: Some(future),
-            stage: Stage::Fresh,
+            body: Body::Present {
+                stage: Stage::FRESH,
+                future,
+            },
             location,
         }
     }
 
     /// Drops the future and leaves the live table; the task ends as `end` unless that panics.
     fn end(self: Pin<&mut Self>, end: End) -> Result<(), Payload> {
-        let mut this = self.project();
-        let dropped = contain(|| this.future.set(None));
+        let mut body = self.project().body;
+        let BodyProjection::Present { stage, .. } = body.as_mut().project() else {
+            return Ok(());
+        };
+        let stage = *stage;
+        let dropped = contain(|| body.set(Body::Ended));
         let end = if dropped.is_err() { End::Panicked } else { end };
-        let stage = std::mem::replace(this.stage, Stage::Ended);
         context::with_local(|local| match stage {
             // A refused task was never ours to count.
-            Stage::Fresh if context::refused_by().is_none() => local.dropped_unpolled(end),
-            Stage::Fresh => {}
-            Stage::Running => local.shared.counters.end(end),
-            Stage::Live(key) => {
-                local.leave_live(key);
+            Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
+            Stage::FRESH => {}
+            Stage::RUNNING => local.shared.counters.end(end),
+            Stage(key) => {
+                local.leave_live(LiveKey(key));
                 local.shared.counters.end(end);
             }
-            Stage::Ended => {}
         });
         dropped
     }
 
     /// A task dropped before its end: cancelled.
     fn drop_unfinished(self: Pin<&mut Self>) {
-        if self.stage == Stage::Ended {
-            return;
-        }
         let location = self.location;
         if let Err(payload) = self.end(End::Cancelled) {
             report_here(PanicSite::Destructor, payload, Some(location));
@@ -95,25 +117,21 @@ impl<F: Future> Future for Harness<F> {
     type Output = Outcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
-        if self.stage == Stage::Fresh {
+        let body = self.as_mut().project().body.project();
+        let BodyProjection::Present { stage, future } = body else {
+            unreachable!("async-task does not poll a finished future")
+        };
+        if *stage == Stage::FRESH {
             context::with_local(Local::begin);
-            *self.as_mut().project().stage = Stage::Running;
+            *stage = Stage::RUNNING;
         }
-        let polled = contain(|| {
-            self.as_mut()
-                .project()
-                .future
-                .as_pin_mut()
-                .expect("async-task does not poll a finished future")
-                .poll(cx)
-        });
-        match polled {
+        context::note_own_waker(cx.waker());
+        match contain(|| future.poll(cx)) {
             Ok(Poll::Pending) => {
-                if self.stage == Stage::Running {
+                if *stage == Stage::RUNNING {
                     let waker = cx.waker().clone();
                     let key = context::with_local(|local| local.enter_live(waker));
-                    *self.as_mut().project().stage =
-                        Stage::Live(key.expect("a task is polled on its loop"));
+                    *stage = Stage::live(key.expect("a task is polled on its loop"));
                 }
                 Poll::Pending
             }
@@ -212,5 +230,25 @@ impl Drop for Unjoined {
             Shared::report_panic_of(home, PanicSite::Task, &*payload, location);
             discard(payload);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_harness_adds_two_words() {
+        type Words = std::future::Ready<[u64; 8]>;
+        let extra = size_of::<Harness<Words>>() - size_of::<Words>();
+        assert!(extra <= 16, "{extra} bytes");
+        async fn sleeper() {
+            crate::yield_now().await;
+        }
+        fn extra_of<F: Future>(_: &F) -> usize {
+            size_of::<Harness<F>>() - size_of::<F>()
+        }
+        let extra = extra_of(&sleeper());
+        assert!(extra <= 24, "{extra} bytes, of which some are padding");
     }
 }

@@ -139,8 +139,8 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &mut self.0 {
-            Repr::Loop(task) => Pin::new(task).poll(&mut shielded(cx.waker()).context()),
-            Repr::Blocking(job) => Pin::new(job).poll(&mut shielded(cx.waker()).context()),
+            Repr::Loop(task) => poll_contained(task, cx),
+            Repr::Blocking(job) => poll_contained(job, cx),
             Repr::Refused(reason) => {
                 let error = JoinError::rejected(*reason);
                 self.0 = Repr::Done;
@@ -151,7 +151,7 @@ impl<T> Future for JoinHandle<T> {
         let Poll::Ready(outcome) = outcome else {
             return Poll::Pending;
         };
-        self.0 = Repr::Done;
+        self.let_go();
         Poll::Ready(match outcome.map(Outcome::join) {
             Some(Ok(value)) => Ok(value),
             Some(Err((payload, location))) => Err(JoinError::panic(payload, location)),
@@ -160,13 +160,20 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-impl<T> Drop for JoinHandle<T> {
-    fn drop(&mut self) {
+impl<T> JoinHandle<T> {
+    /// Detaches the task, which does nothing to one that is done but free it.
+    fn let_go(&mut self) {
         match std::mem::replace(&mut self.0, Repr::Done) {
             Repr::Loop(task) => task.detach(),
             Repr::Blocking(job) => job.detach(),
             Repr::Refused(_) | Repr::Done => {}
         }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 
@@ -203,18 +210,19 @@ impl Drop for Shield {
     }
 }
 
-/// A waker that async-task may call.
-struct ShieldedWaker(Waker);
-
-impl ShieldedWaker {
-    fn context(&self) -> Context<'_> {
-        Context::from_waker(&self.0)
+/// Polls a future of async-task's, which aborts the process over a waker that panics.
+///
+/// Our own wakers do not, and need no shield; a foreign one gets it when it is about to be stored.
+fn poll_contained<F>(task: &mut F, cx: &mut Context<'_>) -> Poll<F::Output>
+where
+    F: Future + Unpin,
+{
+    if context::is_own_waker(cx.waker()) {
+        return Pin::new(task).poll(cx);
     }
-}
-
-fn shielded(waker: &Waker) -> ShieldedWaker {
-    let shield = Shield(Some(waker.clone()));
-    ShieldedWaker(waker_fn::waker_fn(move || shield.wake()))
+    let shield = Shield(Some(cx.waker().clone()));
+    let shielded = waker_fn::waker_fn(move || shield.wake());
+    Pin::new(task).poll(&mut Context::from_waker(&shielded))
 }
 
 pin_project_lite::pin_project! {
@@ -229,8 +237,6 @@ impl<F: Future> Future for Shielded<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        self.project()
-            .future
-            .poll(&mut shielded(cx.waker()).context())
+        poll_contained(&mut self.project().future, cx)
     }
 }

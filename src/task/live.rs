@@ -12,7 +12,7 @@ use slab::Slab;
 
 /// The place of a task in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LiveKey(u32);
+pub(crate) struct LiveKey(pub(crate) u32);
 
 /// The table.
 #[derive(Debug, Default)]
