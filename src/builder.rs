@@ -20,6 +20,7 @@ use crate::event_loop::shared::Shared;
 use crate::event_loop::state::StateCell;
 use crate::group::EventLoopGroup;
 use crate::group::core::{GroupCore, Keys, Token};
+use crate::metrics::gauges::Gauges;
 use crate::panic::{PanicHandler, TaskPanic, contain, discard};
 use crate::reactor::{Driver, Port};
 use crate::settings::{
@@ -59,6 +60,7 @@ pub struct Builder {
     max_pending_tasks: Option<usize>,
     reject_policy: RejectPolicy,
     io_ratio: u32,
+    measure_time: bool,
     wait_strategy: WaitStrategy,
     close_channels: CloseChannels,
     io: bool,
@@ -78,6 +80,7 @@ impl Builder {
             max_pending_tasks: None,
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
+            measure_time: false,
             wait_strategy: WaitStrategy::default(),
             close_channels: CloseChannels::default(),
             io: true,
@@ -204,6 +207,14 @@ impl Builder {
         self
     }
 
+    /// Has the loops read the clock around every poll, for [`LoopMetrics::busy`](crate::LoopMetrics::busy)
+    /// and [`longest_poll`](crate::LoopMetrics::longest_poll); off by default, as it costs as much as a short
+    /// poll.
+    pub fn measure_time(mut self, measure: bool) -> Builder {
+        self.measure_time = measure;
+        self
+    }
+
     /// Sets how a loop waits when it has nothing to do; the default blocks at once.
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Builder {
         self.wait_strategy = strategy;
@@ -253,6 +264,7 @@ impl Builder {
             reject_policy: self.reject_policy,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
+            measure_time: self.measure_time,
             close_channels: self.close_channels,
             clock: self.clock,
         });
@@ -353,6 +365,7 @@ fn assemble(
                     port,
                     state: StateCell::new(),
                     counters: Counters::default(),
+                    gauges: Gauges::default(),
                     bound: max_pending_tasks.map(Bound::new),
                     control: Mutex::default(),
                     hooks: crate::event_loop::hooks::Hooks::default(),
@@ -391,6 +404,7 @@ impl fmt::Debug for Builder {
             .field("max_pending_tasks", &self.max_pending_tasks)
             .field("reject_policy", &self.reject_policy)
             .field("io_ratio", &self.io_ratio)
+            .field("measure_time", &self.measure_time)
             .field("wait_strategy", &self.wait_strategy)
             .field("io", &self.io)
             .finish_non_exhaustive()

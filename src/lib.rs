@@ -73,6 +73,7 @@
 //! | wait for Ctrl-C or SIGTERM | `signal`, with the feature of that name |
 //! | wait, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
+//! | look at loops at work | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
 //! | test without real time | [`testing`] |
 //! | end a task when its loop ends | [`shutdown_requested`] |
 //! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
@@ -110,6 +111,7 @@ mod error;
 mod event_loop;
 mod group;
 pub mod io;
+mod metrics;
 pub mod net;
 mod panic;
 mod park;
@@ -142,6 +144,7 @@ pub use event_loop::launch::LoopThread;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::State;
 pub use group::EventLoopGroup;
+pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
 pub use report::{Cause, LoopReport, TerminationReport};
 pub use settings::{CloseChannels, RejectPolicy, Verdict, WaitStrategy};

@@ -117,6 +117,7 @@ pub(crate) struct Config {
     pub(crate) reject_policy: RejectPolicy,
     pub(crate) wait_strategy: WaitStrategy,
     pub(crate) io_ratio: u32,
+    pub(crate) measure_time: bool,
     pub(crate) close_channels: CloseChannels,
     pub(crate) clock: Clock,
 }

@@ -14,6 +14,7 @@ use std::ptr;
 use std::rc::Rc;
 use std::task::{RawWakerVTable, Waker};
 
+use crate::event_loop::inbox::Sender;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
 use crate::group::EventLoopGroup;
@@ -198,6 +199,21 @@ pub(crate) fn report_waker(payload: Payload) {
     let home = local.as_ref().map(|local| &*local.shared);
     Shared::report_panic_of(home, PanicSite::Waker, &*payload, None);
     discard(payload);
+}
+
+/// Who this thread is to `home`, whose task it wakes; a sibling counts it.
+pub(crate) fn sender_to(home: &Shared) -> Sender {
+    let sibling = with_local(|local| {
+        let sibling = ptr::eq(home.core.as_ptr(), Arc::as_ptr(&local.core));
+        if sibling {
+            local.shared.gauges.sent(home.index, local.core.loops.len());
+        }
+        sibling
+    });
+    match sibling {
+        Some(true) => Sender::Sibling,
+        Some(false) | None => Sender::Outside,
+    }
 }
 
 /// Puts a woken task on the plain queue of its home, if this thread is its home.

@@ -69,6 +69,10 @@ impl Counters {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn rejected(&self) -> u64 {
+        get(&self.rejected)
+    }
+
     pub(crate) fn accepted_at_home(&self) -> u64 {
         get(&self.accepted_at_home)
     }

@@ -22,6 +22,7 @@
 
 use std::time::Instant;
 
+use crate::metrics::gauges::Gauge;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// The mailbox.
@@ -38,6 +39,20 @@ pub(crate) struct Inbox<T, N> {
     sleeping: AtomicBool,
     /// New items ever let in. Written under the lock, read anywhere.
     accepted: AtomicU64,
+    /// Wakes that came from loops of the group, and from elsewhere; and duties to ring that were taken. All
+    /// written under the lock.
+    pub(crate) woken_by_siblings: Gauge,
+    pub(crate) woken_from_outside: Gauge,
+    pub(crate) rings: Gauge,
+}
+
+/// Who wakes a task of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// Another loop of its group.
+    Sibling,
+    /// Any other thread.
+    Outside,
 }
 
 #[derive(Debug)]
@@ -106,6 +121,9 @@ impl<T, N> Inbox<T, N> {
             mail: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
+            woken_by_siblings: Gauge::default(),
+            woken_from_outside: Gauge::default(),
+            rings: Gauge::default(),
         }
     }
 
@@ -131,12 +149,16 @@ impl<T, N> Inbox<T, N> {
     }
 
     /// Lets an item in that has been inside before; hands it back only if the gate is closed.
-    pub(crate) fn push_wake(&self, item: T) -> Result<Ring, T> {
+    pub(crate) fn push_wake(&self, item: T, from: Sender) -> Result<Ring, T> {
         let mut state = self.state.lock();
         if state.gate == Gate::Closed {
             return Err(item);
         }
         state.mail.main.push(item);
+        match from {
+            Sender::Sibling => self.woken_by_siblings.add(1),
+            Sender::Outside => self.woken_from_outside.add(1),
+        }
         Ok(self.delivered(&state, Urgency::Now))
     }
 
@@ -185,6 +207,7 @@ impl<T, N> Inbox<T, N> {
     fn take_duty(&self) -> Ring {
         if self.sleeping.load(Ordering::Relaxed) {
             self.sleeping.store(false, Ordering::Relaxed);
+            self.rings.add(1);
             Ring::Needed
         } else {
             Ring::NotNeeded
@@ -309,7 +332,7 @@ mod tests {
                 Some(Ring::NotNeeded)
             );
         }
-        assert_eq!(inbox.push_wake(12), Ok(Ring::NotNeeded));
+        assert_eq!(inbox.push_wake(12, Sender::Outside), Ok(Ring::NotNeeded));
         assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
         let batch = drain(&inbox);
         assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
@@ -395,11 +418,11 @@ mod tests {
         let inbox: Inbox<u32, char> = Inbox::new();
         inbox.refuse_new();
         assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
-        assert_eq!(inbox.push_wake(2), Ok(Ring::NotNeeded));
+        assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::NotNeeded));
         assert!(!inbox.close_if_empty(), "a wake is inside");
         assert_eq!(drain(&inbox).main, [2]);
         assert!(inbox.close_if_empty());
-        assert_eq!(inbox.push_wake(3), Err(3));
+        assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
         assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
         assert_eq!(inbox.accepted(), 0);
     }
@@ -416,8 +439,8 @@ mod tests {
     fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
         let inbox: Inbox<u32, char> = Inbox::new();
         assert!(inbox.try_sleep(None));
-        assert_eq!(inbox.push_wake(1), Ok(Ring::Needed));
+        assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::Needed));
         inbox.ring_failed();
-        assert_eq!(inbox.push_wake(2), Ok(Ring::Needed));
+        assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::Needed));
     }
 }

@@ -51,6 +51,10 @@ pub(crate) struct Local {
     open: Cell<bool>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
+    /// Tasks woken on this thread, ever.
+    woken: Cell<u64>,
+    /// Whether polls are timed.
+    measure_time: bool,
     /// Operations that the running task may still do in this poll.
     budget: Cell<u32>,
 }
@@ -73,6 +77,7 @@ enum Waking {
 
 impl Local {
     pub(crate) fn new(shared: Arc<Shared>, core: Arc<GroupCore>) -> Local {
+        let measure_time = shared.config.measure_time;
         Local {
             timers: Timers::new(HomeId::of_loop(&shared), shared.config.clock.now()),
             shared,
@@ -89,6 +94,8 @@ impl Local {
             arena: RefCell::default(),
             open: Cell::new(true),
             polls: Cell::new(0),
+            woken: Cell::new(0),
+            measure_time,
             budget: Cell::new(BUDGET),
         }
     }
@@ -101,6 +108,7 @@ impl Local {
             Waking::Timer => &self.timed,
             Waking::Doomed => &self.doomed,
         };
+        self.woken.set(self.woken.get() + 1);
         queue.borrow_mut().push_back(runnable);
     }
 
@@ -146,6 +154,7 @@ impl Local {
     /// Wakes the tasks of due timers, `limit` of them at most.
     pub(crate) fn fire_timers(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
         self.timers.collect_due(now, limit, woken);
+        self.shared.gauges.timers_fired.add(woken.len() as u64);
         self.wake_all(Waking::Timer, woken);
     }
 
@@ -257,10 +266,22 @@ impl Local {
     }
 
     /// Runs a task once.
+    #[inline]
     pub(crate) fn run_one(&self, runnable: Runnable) {
         self.polls.set(self.polls.get() + 1);
         self.renew_budget();
+        if self.measure_time {
+            self.run_and_measure(runnable);
+        } else {
+            runnable.run();
+        }
+    }
+
+    #[cold]
+    fn run_and_measure(&self, runnable: Runnable) {
+        let start = Instant::now();
         runnable.run();
+        self.shared.gauges.polled(start.elapsed());
     }
 
     pub(crate) fn renew_budget(&self) {
@@ -276,6 +297,12 @@ impl Local {
 
     pub(crate) fn polls(&self) -> u64 {
         self.polls.get()
+    }
+
+    /// Shows others what was counted: once per turn, so that counting is one instruction.
+    pub(crate) fn publish(&self) {
+        self.shared.gauges.polls.set(self.polls.get());
+        self.shared.gauges.woken_here.set(self.woken.get());
     }
 
     pub(crate) fn is_open(&self) -> bool {

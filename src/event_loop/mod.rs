@@ -33,6 +33,7 @@ use crate::event_loop::shared::Shared;
 use crate::event_loop::shutdown::{Request, Scope};
 use crate::event_loop::state::State;
 use crate::group::EventLoopGroup;
+use crate::metrics::LoopMetrics;
 use crate::panic::{PanicSite, contain_drop, discard};
 use crate::sync::{Arc, Ordering};
 use crate::termination::TerminationFuture;
@@ -115,6 +116,22 @@ impl EventLoop {
     pub fn registered_channels(&self) -> usize {
         let table = self.shared.port.table.as_ref();
         table.map_or(0, |table| table.len())
+    }
+
+    /// Returns what the loop has done so far. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.block_on(group.spawn(async {})).unwrap();
+    /// group.shutdown_gracefully_with(Default::default(), Default::default())?.wait();
+    /// let metrics = group.loops()[0].metrics();
+    /// assert_eq!((metrics.polls(), metrics.completed()), (1, 1));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn metrics(&self) -> LoopMetrics {
+        LoopMetrics::of(&self.shared)
     }
 
     /// Adds a closure that runs on this loop when it shuts down.

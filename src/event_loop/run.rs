@@ -231,6 +231,7 @@ impl Runner {
         if self.local.run_timed() + self.local.run_tail() > 0 {
             now = now.map(|_| self.now());
         }
+        self.local.publish();
         let mut deadline = self.local.timers.next_deadline();
         if let (Some(now), true) = (now, shutting_down) {
             match self.step(now) {
@@ -336,6 +337,7 @@ impl Runner {
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
             return self.look();
         }
+        shared.gauges.parks.add(1);
         let result = self.driver.wait(&shared.port, until, &mut self.due);
         shared.inbox.awake();
         local.wake_ready(&mut self.due);

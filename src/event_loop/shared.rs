@@ -23,6 +23,7 @@ use crate::event_loop::launch::Seat;
 use crate::event_loop::shutdown::Control;
 use crate::event_loop::state::{State, StateCell};
 use crate::group::core::{GroupCore, Token};
+use crate::metrics::gauges::Gauges;
 use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
 use crate::reactor::Port;
 use crate::settings::{Config, RejectPolicy, Verdict};
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) port: Port,
     pub(crate) state: StateCell,
     pub(crate) counters: Counters,
+    pub(crate) gauges: Gauges,
     pub(crate) bound: Option<Bound>,
     pub(crate) control: Mutex<Control>,
     pub(crate) hooks: Hooks,

@@ -355,6 +355,7 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
         }
     }
     cancel_all(local, driver, mail);
+    local.publish();
     let values = local.arena.borrow_mut().clear();
     for value in values {
         if let Err(payload) = contain_drop(value) {

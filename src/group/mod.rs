@@ -21,6 +21,7 @@ use crate::event_loop::context;
 use crate::event_loop::shutdown::{self, Request, Scope};
 use crate::event_loop::state::State;
 use crate::group::core::{GroupCore, Token};
+use crate::metrics::GroupMetrics;
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::termination::TerminationFuture;
@@ -115,6 +116,20 @@ impl EventLoopGroup {
     /// Returns `false`: a group has at least one loop.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// Returns what the loops have done so far, and who woke whom. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.block_on(group.spawn(async {})).unwrap();
+    /// println!("{}", group.metrics()); // a line for each loop, and who woke whom
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn metrics(&self) -> GroupMetrics {
+        GroupMetrics::of(&self.core)
     }
 
     /// Starts the thread of every loop now, instead of on first use.

@@ -17,9 +17,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Registry, Token};
 use slab::Slab;
 
+use crate::metrics::gauges::Gauge;
 use crate::reactor::BELL;
 use crate::reactor::source::Source;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
 /// Half of a token is the index, the other half the generation.
 const HALF: u32 = usize::BITS / 2;
@@ -30,8 +31,10 @@ pub(crate) struct Table {
     inner: Mutex<Inner>,
     /// Descriptors in here; to be read without the lock.
     len: AtomicUsize,
-    /// Events for descriptors that were gone.
-    stale: AtomicU64,
+    /// Events for descriptors, written by the loop thread; and those for descriptors that were gone.
+    pub(crate) events: Gauge,
+    pub(crate) stale: Gauge,
+    pub(crate) rebuilds: Gauge,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,9 @@ impl Table {
                 generation: 0,
             }),
             len: AtomicUsize::new(0),
-            stale: AtomicU64::new(0),
+            events: Gauge::default(),
+            stale: Gauge::default(),
+            rebuilds: Gauge::default(),
         }
     }
 
@@ -117,11 +122,10 @@ impl Table {
             if event.token() == BELL {
                 continue;
             }
+            self.events.add(1);
             match inner.slot(event.token()) {
                 Some(slot) => slot.source.report(event, woken),
-                None => {
-                    self.stale.fetch_add(1, Ordering::Relaxed);
-                }
+                None => self.stale.add(1),
             }
         }
     }
@@ -142,6 +146,7 @@ impl Table {
             }
         }
         inner.registry = Some(registry);
+        self.rebuilds.add(1);
     }
 
     /// Shuts every source and takes no more; returns how many there were.
@@ -158,11 +163,6 @@ impl Table {
         drop(inner);
         drop(slots);
         closed
-    }
-
-    #[cfg(test)]
-    pub(crate) fn stale(&self) -> u64 {
-        self.stale.load(Ordering::Relaxed)
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
         ));
         table.report(&events, &mut woken);
         assert!(woken.is_empty());
-        assert_eq!(table.stale(), 1);
+        assert_eq!(table.stale.get(), 1);
         assert_eq!(table.len(), 1);
     }
 

@@ -1,0 +1,70 @@
+//! What a loop counts while it works.
+//!
+//! - Each counter has one writer, the loop thread: a plain load and store, no read-modify-write; polls and wakes
+//!   are counted in cells and shown once per turn. What other threads do to a loop is counted by its inbox, under
+//!   the lock that they hold anyway.
+//! - Nothing here is needed for anything but a look from outside, so nothing here orders anything: readers see
+//!   values that are a little apart from each other, and that add up once the loop is at rest.
+//! - The clock is read for the times only, and only in groups that were built to measure them.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// The counters; on a cache line of their own, away from what other threads write.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct Gauges {
+    pub(crate) polls: Gauge,
+    /// Tasks woken on the loop itself.
+    pub(crate) woken_here: Gauge,
+    pub(crate) parks: Gauge,
+    pub(crate) timers_fired: Gauge,
+    /// In nanoseconds.
+    pub(crate) busy: Gauge,
+    pub(crate) longest_poll: Gauge,
+    /// Tasks of other loops of the group that were woken here, by the index of their loop; made when the
+    /// first one is.
+    sent: OnceLock<Box<[Gauge]>>,
+}
+
+impl Gauges {
+    /// Counts a wake of a task whose home is loop `to` of `loops`.
+    pub(crate) fn sent(&self, to: usize, loops: usize) {
+        let make = || (0..loops).map(|_| Gauge::default()).collect();
+        self.sent.get_or_init(make)[to].add(1);
+    }
+
+    /// How many tasks of loop `to` were woken here.
+    pub(crate) fn sent_to(&self, to: usize) -> u64 {
+        self.sent.get().map_or(0, |sent| sent[to].get())
+    }
+
+    /// Notes how long a poll took.
+    pub(crate) fn polled(&self, took: Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.busy.add(nanos);
+        if nanos > self.longest_poll.get() {
+            self.longest_poll.set(nanos);
+        }
+    }
+}
+
+/// A number that one thread writes at a time, and anybody reads.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+
+    pub(crate) fn set(&self, number: u64) {
+        self.0.store(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

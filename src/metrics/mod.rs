@@ -1,0 +1,301 @@
+//! A look at loops at work: how often they polled, parked, were woken and by whom.
+//!
+//! A snapshot may be taken at any time, on any thread, and costs the loops nothing: they count anyway, in
+//! plain numbers of their own. Its figures are a little apart from each other while the loops work, and add
+//! up when they rest.
+
+pub(crate) mod gauges;
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::event_loop::shared::Shared;
+use crate::group::core::GroupCore;
+use crate::report::Figures;
+
+/// What one loop has done so far; see [`EventLoop::metrics`](crate::EventLoop::metrics).
+///
+/// Its figures are a little apart from each other while the loop works, and add up when it rests.
+#[derive(Clone, Debug)]
+pub struct LoopMetrics {
+    index: usize,
+    polls: u64,
+    local_wakes: u64,
+    remote_wakes: u64,
+    outside_wakes: u64,
+    wakeup_calls: u64,
+    parks: u64,
+    io_events: u64,
+    stale_events: u64,
+    rebuilds: u64,
+    timers_fired: u64,
+    figures: Figures,
+    rejected: u64,
+    pending: usize,
+    live: usize,
+    channels: usize,
+    times: Option<Times>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    busy: Duration,
+    longest_poll: Duration,
+}
+
+impl LoopMetrics {
+    pub(crate) fn of(shared: &Shared) -> LoopMetrics {
+        let gauges = &shared.gauges;
+        let table = shared.port.table.as_ref();
+        LoopMetrics {
+            index: shared.index,
+            polls: gauges.polls.get(),
+            local_wakes: gauges.woken_here.get(),
+            remote_wakes: shared.inbox.woken_by_siblings.get(),
+            outside_wakes: shared.inbox.woken_from_outside.get(),
+            wakeup_calls: shared.inbox.rings.get(),
+            parks: gauges.parks.get(),
+            io_events: table.map_or(0, |table| table.events.get()),
+            stale_events: table.map_or(0, |table| table.stale.get()),
+            rebuilds: table.map_or(0, |table| table.rebuilds.get()),
+            timers_fired: gauges.timers_fired.get(),
+            figures: shared.counters.figures(shared.inbox.accepted()),
+            rejected: shared.counters.rejected(),
+            pending: shared.pending(),
+            live: shared.counters.live(),
+            channels: table.map_or(0, |table| table.len()),
+            times: shared.config.measure_time.then(|| Times {
+                busy: Duration::from_nanos(gauges.busy.get()),
+                longest_poll: Duration::from_nanos(gauges.longest_poll.get()),
+            }),
+        }
+    }
+
+    /// Returns the loop's index in its group.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns how often a task was polled.
+    pub fn polls(&self) -> u64 {
+        self.polls
+    }
+
+    /// Returns how many wakes came from the loop itself: its tasks, timers and sockets.
+    pub fn local_wakes(&self) -> u64 {
+        self.local_wakes
+    }
+
+    /// Returns how many wakes came from other loops of the group.
+    pub fn remote_wakes(&self) -> u64 {
+        self.remote_wakes
+    }
+
+    /// Returns how many wakes came from other threads, loops of other groups included.
+    pub fn outside_wakes(&self) -> u64 {
+        self.outside_wakes
+    }
+
+    /// Returns how often another thread had to end the loop's sleep: one system call each. It is small beside
+    /// the number of wakes and submissions if the loop is busy.
+    pub fn wakeup_calls(&self) -> u64 {
+        self.wakeup_calls
+    }
+
+    /// Returns how often the loop went to sleep.
+    pub fn parks(&self) -> u64 {
+        self.parks
+    }
+
+    /// Returns how many events the selector reported for channels.
+    pub fn io_events(&self) -> u64 {
+        self.io_events
+    }
+
+    /// Returns how many of them were for channels that were gone.
+    pub fn stale_events(&self) -> u64 {
+        self.stale_events
+    }
+
+    /// Returns how often the selector was found broken and replaced.
+    pub fn rebuilds(&self) -> u64 {
+        self.rebuilds
+    }
+
+    /// Returns how many timers fired.
+    pub fn timers_fired(&self) -> u64 {
+        self.timers_fired
+    }
+
+    /// Returns how many tasks the loop accepted.
+    pub fn accepted(&self) -> u64 {
+        self.figures.accepted
+    }
+
+    /// Returns how many tasks ran to their end.
+    pub fn completed(&self) -> u64 {
+        self.figures.completed
+    }
+
+    /// Returns how many tasks panicked.
+    pub fn panicked(&self) -> u64 {
+        self.figures.panicked
+    }
+
+    /// Returns how many tasks were cancelled.
+    pub fn cancelled(&self) -> u64 {
+        self.figures.cancelled
+    }
+
+    /// Returns how many submissions were refused.
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// Returns how many tasks are accepted and wait for their first poll.
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Returns how many tasks have been polled and are not finished.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Returns how many channels are registered.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Returns the time spent in polls; `None` unless the group
+    /// [measures time](crate::Builder::measure_time).
+    pub fn busy(&self) -> Option<Duration> {
+        self.times.map(|times| times.busy)
+    }
+
+    /// Returns the time of the longest poll: a task that blocks the loop shows here; `None` unless the group
+    /// [measures time](crate::Builder::measure_time).
+    pub fn longest_poll(&self) -> Option<Duration> {
+        self.times.map(|times| times.longest_poll)
+    }
+}
+
+impl fmt::Display for LoopMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "loop {}: {} polls, {} parks, {} I/O events, {} timers; woken {} times by itself, {} by other loops, \
+             {} from outside, {} by a system call; {} accepted, {} completed, {} panicked, {} cancelled, {} \
+             rejected; {} pending, {} live, {} channels",
+            self.index,
+            self.polls,
+            self.parks,
+            self.io_events,
+            self.timers_fired,
+            self.local_wakes,
+            self.remote_wakes,
+            self.outside_wakes,
+            self.wakeup_calls,
+            self.accepted(),
+            self.completed(),
+            self.panicked(),
+            self.cancelled(),
+            self.rejected,
+            self.pending,
+            self.live,
+            self.channels
+        )?;
+        match self.times {
+            Some(times) => write!(
+                f,
+                "; busy {:?}, longest poll {:?}",
+                times.busy, times.longest_poll
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the loops of a group have done so far, and who woke whom; see
+/// [`EventLoopGroup::metrics`](crate::EventLoopGroup::metrics).
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(2)?;
+/// let (tx, rx) = futures::channel::oneshot::channel();
+/// let receiver = group.spawn_on(0, rx);
+/// let sender = group.spawn_on(1, async move { tx.send(7) });
+/// group.block_on(sender).unwrap().unwrap();
+/// assert_eq!(group.block_on(receiver).unwrap(), Ok(7));
+///
+/// let metrics = group.metrics();
+/// println!("{metrics}");
+/// assert!(metrics.wakes(Some(1), 0) <= 1); // loop 1 woke the receiver, if that was waiting already
+/// assert!(metrics.loops()[0].polls() >= 1);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GroupMetrics {
+    loops: Vec<LoopMetrics>,
+    /// Row by row: the wakes that loop `from` sent to each loop.
+    sent: Vec<Vec<u64>>,
+}
+
+impl GroupMetrics {
+    pub(crate) fn of(group: &GroupCore) -> GroupMetrics {
+        let shared = || group.loops.iter().map(|one| &**one.shared());
+        GroupMetrics {
+            loops: shared().map(LoopMetrics::of).collect(),
+            sent: shared()
+                .map(|one| {
+                    (0..group.loops.len())
+                        .map(|to| one.gauges.sent_to(to))
+                        .collect()
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns the loops' own figures, in order.
+    pub fn loops(&self) -> &[LoopMetrics] {
+        &self.loops
+    }
+
+    /// Returns how many tasks of loop `to` were woken on loop `from`, or outside the group for `None`.
+    ///
+    /// 0 for loops that the group does not have.
+    pub fn wakes(&self, from: Option<usize>, to: usize) -> u64 {
+        let Some(home) = self.loops.get(to) else {
+            return 0;
+        };
+        match from {
+            None => home.outside_wakes,
+            Some(from) if from == to => home.local_wakes,
+            Some(from) => self.sent.get(from).map_or(0, |row| row[to]),
+        }
+    }
+}
+
+impl fmt::Display for GroupMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for one in &self.loops {
+            writeln!(f, "{one}")?;
+        }
+        write!(f, "wakes to ")?;
+        for to in 0..self.loops.len() {
+            write!(f, "{:>12}", format!("loop {to}"))?;
+        }
+        let senders = (0..self.loops.len()).map(Some).chain([None]);
+        for from in senders {
+            let name = from.map_or("outside".into(), |from| format!("loop {from}"));
+            write!(f, "\n{name:>8} ")?;
+            for to in 0..self.loops.len() {
+                write!(f, "{:>12}", self.wakes(from, to))?;
+            }
+        }
+        Ok(())
+    }
+}
