@@ -212,7 +212,7 @@ impl<T: AsFd> Registered<T> {
                 result => {
                     if let (Ok(done), Some(registration)) = (&result, self.registration.get()) {
                         if short(done) == Short::Yes {
-                            registration.source.clear(direction, tick);
+                            registration.source.short(direction, tick);
                         }
                     }
                     return Poll::Ready(result);
@@ -249,7 +249,7 @@ impl<T: AsFd> Registered<T> {
     fn settle<R>(&self, direction: Direction, tick: Tick, result: &io::Result<R>) {
         let would_block = matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         if let (true, Some(registration)) = (would_block, self.registration.get()) {
-            registration.source.clear(direction, tick);
+            registration.source.blocked(direction, tick);
         }
     }
 

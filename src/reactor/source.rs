@@ -1,10 +1,12 @@
 //! What is known about one descriptor: whether it is ready, and who waits for it.
 //!
 //! - Readiness is one word: bits below, a tick above. Every event sets bits and counts the tick up; a
-//!   `WouldBlock` clears a direction only if the tick is still the one it was read at. So an event
-//!   that comes between the system call and the clearing is not lost.
-//! - Closed and error bits stay: once the other side is gone, no wait for it ever blocks again. One
-//!   event may carry them for both directions, and then both are woken.
+//!   direction is cleared only if the tick is still the one it was read at. So an event that comes
+//!   between the system call and the clearing is not lost.
+//! - What a short call clears is only readiness for data. That the other side is gone, or that there is
+//!   an error to fetch, stands until a call says `WouldBlock`: errors are told once and then are over,
+//!   and what was closed may be opened again (a FIFO). An error stands for both directions, each of
+//!   which has to find out by itself, and both are woken.
 //! - A waiter is stored first and the word looked at again after: of an event and a waiter that meet,
 //!   one sees the other (the waiters' lock orders them).
 //! - One place per direction for the poll traits, whose last caller counts, and a list for futures,
@@ -19,13 +21,13 @@ use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 const READABLE: usize = 1 << 0;
 const WRITABLE: usize = 1 << 1;
-const READ_CLOSED: usize = 1 << 2;
-const WRITE_CLOSED: usize = 1 << 3;
-const ERROR: usize = 1 << 4;
+/// Closed, or in error: worth a system call, whatever the last one left behind.
+const READ_STANDS: usize = 1 << 2;
+const WRITE_STANDS: usize = 1 << 3;
 /// The loop is gone: nothing will be reported any more.
-const SHUT: usize = 1 << 5;
-const BITS: usize = (1 << 6) - 1;
-const TICK: usize = 1 << 6;
+const SHUT: usize = 1 << 4;
+const BITS: usize = (1 << 5) - 1;
+const TICK: usize = 1 << 5;
 
 /// Which way the data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,16 +37,16 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// The bits that make a system call in this direction worth while.
+    /// The bits that make a system call in this direction worth while; `WouldBlock` clears them.
     fn mask(self) -> usize {
         match self {
-            Direction::Read => READABLE | READ_CLOSED | ERROR,
-            Direction::Write => WRITABLE | WRITE_CLOSED | ERROR,
+            Direction::Read => READABLE | READ_STANDS,
+            Direction::Write => WRITABLE | WRITE_STANDS,
         }
     }
 
-    /// The bit that a `WouldBlock` clears.
-    fn clearable(self) -> usize {
+    /// The bit that a short call clears.
+    fn data(self) -> usize {
         match self {
             Direction::Read => READABLE,
             Direction::Write => WRITABLE,
@@ -55,7 +57,7 @@ impl Direction {
 /// The state of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Worth a system call; the tick is for [`Source::clear`].
+    /// Worth a system call; the tick is for [`Source::blocked`] and [`Source::short`].
     Ready(Tick),
     NotReady,
     /// The loop that would report is gone.
@@ -102,11 +104,19 @@ impl Source {
     }
 
     /// Notes that a system call would block, unless something was reported since the look.
-    pub(crate) fn clear(&self, direction: Direction, tick: Tick) {
-        let clear = |word: usize| {
-            (word / TICK == tick.0 && word & direction.clearable() != 0)
-                .then_some(word & !direction.clearable())
-        };
+    pub(crate) fn blocked(&self, direction: Direction, tick: Tick) {
+        self.clear(direction.mask(), tick);
+    }
+
+    /// Notes that a system call took all the data, or all the room, there was, unless something was
+    /// reported since the look.
+    pub(crate) fn short(&self, direction: Direction, tick: Tick) {
+        self.clear(direction.data(), tick);
+    }
+
+    fn clear(&self, bits: usize, tick: Tick) {
+        let clear =
+            |word: usize| (word / TICK == tick.0 && word & bits != 0).then_some(word & !bits);
         // A newer tick: the readiness of that event stands.
         let _ = self
             .word
@@ -119,9 +129,9 @@ impl Source {
         for (set, bit) in [
             (event.is_readable(), READABLE),
             (event.is_writable(), WRITABLE),
-            (event.is_read_closed(), READ_CLOSED),
-            (event.is_write_closed(), WRITE_CLOSED),
-            (event.is_error(), ERROR),
+            (event.is_read_closed(), READ_STANDS),
+            (event.is_write_closed(), WRITE_STANDS),
+            (event.is_error(), READ_STANDS | WRITE_STANDS),
         ] {
             bits |= if set { bit } else { 0 };
         }
@@ -216,40 +226,42 @@ mod tests {
             panic!("it was set")
         };
         set(&source, READABLE); // an event between the system call and the clearing
-        source.clear(Direction::Read, old);
+        source.blocked(Direction::Read, old);
         assert!(ready(&source, Direction::Read), "the newer event stands");
         let Look::Ready(new) = source.look(Direction::Read) else {
             panic!("it stands")
         };
-        source.clear(Direction::Read, new);
+        source.blocked(Direction::Read, new);
         assert_eq!(source.look(Direction::Read), Look::NotReady);
     }
 
     #[test]
     fn clearing_one_direction_leaves_the_other() {
         let source = Source::default();
-        set(&source, READABLE | WRITABLE);
+        set(&source, BITS & !SHUT);
         let Look::Ready(tick) = source.look(Direction::Read) else {
             panic!("it was set")
         };
-        source.clear(Direction::Read, tick);
+        source.blocked(Direction::Read, tick);
         assert!(!ready(&source, Direction::Read));
         assert!(ready(&source, Direction::Write));
     }
 
     #[test]
-    fn what_is_closed_stays_ready() {
+    fn what_is_closed_stays_ready_until_a_call_would_block() {
         let source = Source::default();
-        set(&source, READABLE | READ_CLOSED);
+        set(&source, READABLE | READ_STANDS);
         let Look::Ready(tick) = source.look(Direction::Read) else {
             panic!("it was set")
         };
-        source.clear(Direction::Read, tick);
+        source.short(Direction::Read, tick);
         assert!(
             ready(&source, Direction::Read),
             "the end of the stream can be read"
         );
         assert!(!ready(&source, Direction::Write));
+        source.blocked(Direction::Read, tick);
+        assert_eq!(source.look(Direction::Read), Look::NotReady);
     }
 
     #[test]
@@ -260,8 +272,8 @@ mod tests {
         drop(source.store(Direction::Write, noop()));
         let mut id = None;
         drop(source.enlist(&mut id, Direction::Write, noop()));
-        assert_eq!(set(&source, ERROR | READ_CLOSED | WRITE_CLOSED), 3);
-        assert_eq!(set(&source, ERROR), 0, "nobody is woken twice");
+        assert_eq!(set(&source, READ_STANDS | WRITE_STANDS), 3);
+        assert_eq!(set(&source, READ_STANDS), 0, "nobody is woken twice");
         assert!(ready(&source, Direction::Read) && ready(&source, Direction::Write));
     }
 

@@ -1,0 +1,91 @@
+//! Faults of the I/O side that were there once, one function each.
+
+mod util;
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use loopgroup::io::{Interest, Registered};
+use loopgroup::net::UdpSocket;
+use loopgroup::time::timeout;
+use util::within;
+
+/// Long enough for a wait that ends at once if it ends wrongly.
+const SHORT: Duration = Duration::from_millis(20);
+
+fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
+    main: impl FnOnce() -> F + Send + 'static,
+) -> T {
+    within(move || loopgroup::run(main()).unwrap().unwrap())
+}
+
+/// A path of this test's own, removed at its end.
+struct TempPath(PathBuf);
+
+impl TempPath {
+    fn new(name: &str) -> TempPath {
+        let file = format!("loopgroup-io-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let _ = std::fs::remove_file(&path);
+        TempPath(path)
+    }
+}
+
+impl Drop for TempPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_socket_whose_error_was_told_waits_again_instead_of_spinning() {
+    on_a_loop(|| async {
+        let other = UdpSocket::bind("127.0.0.1:0").await?;
+        let one = UdpSocket::bind("127.0.0.1:0").await?;
+        let address = other.local_addr()?;
+        one.connect(address).await?;
+        let mut buf = [0; 1];
+        assert!(timeout(SHORT, one.recv(&mut buf)).await.is_err());
+        drop(other);
+        one.send(b"x").await?;
+        let error = one.recv(&mut buf).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        // The error has been fetched, so there is nothing to fetch now.
+        assert!(timeout(SHORT, one.recv(&mut buf)).await.is_err());
+        let again = UdpSocket::bind(address).await?;
+        again.send_to(b"y", one.local_addr()?).await?;
+        assert_eq!(one.recv(&mut buf).await?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_fifo_whose_writer_has_left_waits_for_the_next_one() {
+    on_a_loop(|| async {
+        let path = TempPath::new("fifo");
+        let name = CString::new(path.0.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a valid string that ends in a zero.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let fifo = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path.0)?;
+        let fifo = Registered::new(fifo)?;
+        let mut buf = [0; 4];
+        let mut read = || fifo.try_io(Interest::READABLE, |mut fifo| fifo.read(&mut buf));
+        drop(File::options().write(true).open(&path.0)?);
+        fifo.readable().await?;
+        assert_eq!(read()?, 0, "the first writer has left");
+        let mut writer = File::options().write(true).open(&path.0)?;
+        assert_eq!(read().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert!(timeout(SHORT, fifo.readable()).await.is_err());
+        writer.write_all(b"news")?;
+        fifo.readable().await?;
+        assert_eq!(read()?, 4);
+        Ok(())
+    });
+}
