@@ -4,13 +4,15 @@ mod util;
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::future::join;
+use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::io::{Interest, Registered};
-use loopgroup::net::UdpSocket;
+use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
 use loopgroup::time::timeout;
 use util::within;
 
@@ -21,6 +23,19 @@ fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
     main: impl FnOnce() -> F + Send + 'static,
 ) -> T {
     within(move || loopgroup::run(main()).unwrap().unwrap())
+}
+
+/// Two ends of one connection, both of which have waited and so are registered.
+async fn registered_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (client, server) = join(TcpStream::connect(address), listener.accept()).await;
+    let (client, server) = (client?, server?.0);
+    for stream in [&client, &server] {
+        assert!(timeout(SHORT, stream.readable()).await.is_err());
+        assert!(stream.event_loop().is_some());
+    }
+    Ok((client, server))
 }
 
 /// A path of this test's own, removed at its end.
@@ -86,6 +101,30 @@ fn a_fifo_whose_writer_has_left_waits_for_the_next_one() {
         writer.write_all(b"news")?;
         fifo.readable().await?;
         assert_eq!(read()?, 4);
+        Ok(())
+    });
+}
+
+#[test]
+fn more_buffers_than_the_system_takes_at_once_are_no_short_call() {
+    on_a_loop(|| async {
+        const MANY: usize = 5_000; // the system takes 1,024 in one call
+        let (client, server) = registered_pair().await?;
+        let sending = async {
+            let mut sent = 0;
+            while sent < MANY {
+                let slices = vec![IoSlice::new(b"x"); MANY - sent];
+                sent += (&client).write_vectored(&slices).await?;
+            }
+            io::Result::Ok(())
+        };
+        sending.await?;
+        let mut received = 0;
+        while received < MANY {
+            let mut bytes = vec![0; MANY - received];
+            let mut slices: Vec<_> = bytes.chunks_mut(1).map(IoSliceMut::new).collect();
+            received += (&server).read_vectored(&mut slices).await?;
+        }
         Ok(())
     });
 }

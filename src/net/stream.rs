@@ -5,6 +5,15 @@
 //! - Halves share the stream by an `Arc` and take no lock: each direction is one system call on a shared
 //!   reference.
 
+/// Buffers that every system takes in one vectored call (`_XOPEN_IOV_MAX`); Linux takes 1,024.
+const BUFFERS: usize = 16;
+
+/// What a vectored call has to move at least, or it was short: the system leaves out the buffers that
+/// are too many for it, whether there is more to move or not.
+pub(super) fn asked(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.take(BUFFERS).sum()
+}
+
 /// The inherent methods, the `futures::io` traits and the halves of a stream over `$std`.
 macro_rules! stream {
     ($stream:ident, $std:ty, $read_half:ident, $write_half:ident) => {
@@ -142,7 +151,7 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> Poll<std::io::Result<usize>> {
-                let asked = bufs.iter().map(|buf| buf.len()).sum();
+                let asked = asked(bufs.iter().map(|buf| buf.len()));
                 self.poll_read_shared(cx, |mut stream| stream.read_vectored(bufs), asked)
             }
         }
@@ -161,7 +170,7 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 bufs: &[std::io::IoSlice<'_>],
             ) -> Poll<std::io::Result<usize>> {
-                let asked = bufs.iter().map(|buf| buf.len()).sum();
+                let asked = asked(bufs.iter().map(|buf| buf.len()));
                 self.poll_write_shared(cx, |mut stream| stream.write_vectored(bufs), asked)
             }
 

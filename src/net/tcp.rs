@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::EventLoop;
 use crate::net::addr::{ToSocketAddrs, first};
-use crate::net::stream::stream;
+use crate::net::stream::{asked, stream};
 use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 

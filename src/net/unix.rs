@@ -18,7 +18,7 @@ use mio::Interest;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::EventLoop;
-use crate::net::stream::stream;
+use crate::net::stream::{asked, stream};
 use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 use crate::time::sleep;
