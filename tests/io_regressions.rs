@@ -5,6 +5,7 @@ mod util;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use futures::future::join;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::io::{Interest, Registered};
-use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
+use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 use loopgroup::time::timeout;
 use util::within;
 
@@ -127,4 +128,54 @@ fn more_buffers_than_the_system_takes_at_once_are_no_short_call() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn a_read_that_stops_at_a_passed_descriptor_leaves_the_rest_readable() {
+    on_a_loop(|| async {
+        let (one, other) = UnixStream::pair()?;
+        assert!(timeout(SHORT, other.readable()).await.is_err());
+        one.try_io(Interest::WRITABLE, |stream| {
+            send_with_descriptor(stream, b"a", &File::open("/dev/null")?)
+        })?;
+        (&one).write_all(b"b").await?;
+        let mut buf = [0; 16];
+        let mut got = Vec::new();
+        while got.len() < 2 {
+            let n = (&other).read(&mut buf).await?;
+            got.extend_from_slice(&buf[..n]);
+        }
+        assert_eq!(got, b"ab");
+        Ok(())
+    });
+}
+
+/// Sends bytes and a descriptor along with them.
+fn send_with_descriptor(to: &impl AsRawFd, bytes: &[u8], file: &File) -> io::Result<()> {
+    let fd = file.as_raw_fd();
+    let mut control = [0_u64; 8];
+    let mut data = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: every pointer is valid for the length beside it, and the control buffer is aligned and
+    // large enough for one descriptor.
+    let sent = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut data;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(4) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as _;
+        libc::CMSG_DATA(header).cast::<i32>().write_unaligned(fd);
+        libc::sendmsg(to.as_raw_fd(), &raw const message, 0)
+    };
+    if sent == bytes.len() as isize {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

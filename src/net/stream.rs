@@ -1,7 +1,8 @@
 //! What TCP and Unix streams have in common, written once.
 //!
 //! - `read` and `write` on a stream that is registered clear its readiness when they come back short,
-//!   which saves the system call that would say `WouldBlock`.
+//!   which saves the system call that would say `WouldBlock`. Reads of a Unix stream do not: they also
+//!   stop where a descriptor was passed, or where another sender begins, with more behind it.
 //! - Halves share the stream by an `Arc` and take no lock: each direction is one system call on a shared
 //!   reference.
 
@@ -14,9 +15,10 @@ pub(super) fn asked(lengths: impl Iterator<Item = usize>) -> usize {
     lengths.take(BUFFERS).sum()
 }
 
-/// The inherent methods, the `futures::io` traits and the halves of a stream over `$std`.
+/// The inherent methods, the `futures::io` traits and the halves of a stream over `$std`, for which a
+/// read that gives less than was asked for is `$partial`.
 macro_rules! stream {
-    ($stream:ident, $std:ty, $read_half:ident, $write_half:ident) => {
+    ($stream:ident, $std:ty, $read_half:ident, $write_half:ident, $partial:expr) => {
         impl $stream {
             /// Takes a stream of the standard library and makes it non-blocking.
             ///
@@ -121,7 +123,7 @@ macro_rules! stream {
                 asked: usize,
             ) -> Poll<std::io::Result<usize>> {
                 // The end of a stream is not short: it stays readable.
-                let short = |&n: &usize| if n > 0 && n < asked { Short::Yes } else { Short::No };
+                let short = |&n: &usize| if n > 0 && n < asked { $partial } else { Short::No };
                 self.io.poll_io(Direction::Read, cx, &mut read, short)
             }
 

@@ -209,7 +209,8 @@ stream!(
     TcpStream,
     std::net::TcpStream,
     OwnedReadHalf,
-    OwnedWriteHalf
+    OwnedWriteHalf,
+    Short::Yes
 );
 
 impl TcpStream {

@@ -55,7 +55,8 @@ stream!(
     UnixStream,
     net::UnixStream,
     UnixOwnedReadHalf,
-    UnixOwnedWriteHalf
+    UnixOwnedWriteHalf,
+    Short::No
 );
 
 impl UnixStream {
