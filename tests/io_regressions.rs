@@ -4,6 +4,7 @@ mod util;
 
 use std::ffi::CString;
 use std::fs::File;
+use std::future::pending;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -178,4 +179,26 @@ fn send_with_descriptor(to: &impl AsRawFd, bytes: &[u8], file: &File) -> io::Res
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+#[test]
+fn a_read_that_stops_at_urgent_data_leaves_the_rest_readable() {
+    on_a_loop(|| async {
+        let (client, server) = registered_pair().await?;
+        client.try_io(Interest::WRITABLE, |mut stream| {
+            stream.write_all(b"abc")?;
+            socket2::SockRef::from(stream).send_out_of_band(b"!")?;
+            stream.write_all(b"def")
+        })?;
+        // All of it has arrived and been reported before the first read.
+        assert!(timeout(SHORT, pending::<()>()).await.is_err());
+        let mut buf = [0; 16];
+        let mut got = Vec::new();
+        while got.len() < 6 {
+            let n = (&server).read(&mut buf).await?;
+            got.extend_from_slice(&buf[..n]);
+        }
+        assert_eq!(got, b"abcdef");
+        Ok(())
+    });
 }

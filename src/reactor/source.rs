@@ -3,10 +3,10 @@
 //! - Readiness is one word: bits below, a tick above. Every event sets bits and counts the tick up; a
 //!   direction is cleared only if the tick is still the one it was read at. So an event that comes
 //!   between the system call and the clearing is not lost.
-//! - What a short call clears is only readiness for data. That the other side is gone, or that there is
-//!   an error to fetch, stands until a call says `WouldBlock`: errors are told once and then are over,
-//!   and what was closed may be opened again (a FIFO). An error stands for both directions, each of
-//!   which has to find out by itself, and both are woken.
+//! - What a short call clears is only readiness for data. That the other side is gone, that there is an
+//!   error to fetch, or urgent data, which a read stops at, stands until a call says `WouldBlock`: errors
+//!   are told once and then are over, and what was closed may be opened again (a FIFO). An error stands
+//!   for both directions, each of which has to find out by itself, and both are woken.
 //! - A waiter is stored first and the word looked at again after: of an event and a waiter that meet,
 //!   one sees the other (the waiters' lock orders them).
 //! - One place per direction for the poll traits, whose last caller counts, and a list for futures,
@@ -21,7 +21,7 @@ use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 const READABLE: usize = 1 << 0;
 const WRITABLE: usize = 1 << 1;
-/// Closed, or in error: worth a system call, whatever the last one left behind.
+/// Closed, in error, or urgent: worth a system call, also after one that was short.
 const READ_STANDS: usize = 1 << 2;
 const WRITE_STANDS: usize = 1 << 3;
 /// The loop is gone: nothing will be reported any more.
@@ -129,7 +129,7 @@ impl Source {
         for (set, bit) in [
             (event.is_readable(), READABLE),
             (event.is_writable(), WRITABLE),
-            (event.is_read_closed(), READ_STANDS),
+            (event.is_read_closed() || event.is_priority(), READ_STANDS),
             (event.is_write_closed(), WRITE_STANDS),
             (event.is_error(), READ_STANDS | WRITE_STANDS),
         ] {

@@ -22,6 +22,14 @@ use crate::reactor::BELL;
 use crate::reactor::source::Source;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
+/// Both directions; and urgent data where it is told apart, since a read stops short of it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const INTEREST: Interest = Interest::READABLE
+    .add(Interest::WRITABLE)
+    .add(Interest::PRIORITY);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
 /// Half of a token is the index, the other half the generation.
 const HALF: u32 = usize::BITS / 2;
 
@@ -85,8 +93,7 @@ impl Table {
         let entry = slots.vacant_entry();
         let token = Token(entry.key() | *generation << HALF);
         debug_assert_ne!(token, BELL);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = registry.register(&mut SourceFd(&fd), token, interest) {
+        if let Err(error) = registry.register(&mut SourceFd(&fd), token, INTEREST) {
             return Some(Err(error));
         }
         entry.insert(Slot {
@@ -135,11 +142,10 @@ impl Table {
     /// A descriptor that cannot be registered again is shut; its users are handed out.
     pub(crate) fn rebuild(&self, registry: Registry, woken: &mut Vec<Waker>) {
         let mut inner = self.inner.lock();
-        let interest = Interest::READABLE | Interest::WRITABLE;
         for (index, slot) in &inner.slots {
             let token = Token(index | slot.generation << HALF);
             if registry
-                .register(&mut SourceFd(&slot.fd), token, interest)
+                .register(&mut SourceFd(&slot.fd), token, INTEREST)
                 .is_err()
             {
                 slot.source.shut(woken);
