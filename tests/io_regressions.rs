@@ -9,10 +9,12 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::time::Duration;
 
 use futures::future::join;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
+use loopgroup::EventLoopGroup;
 use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 use loopgroup::time::timeout;
@@ -200,5 +202,28 @@ fn a_read_that_stops_at_urgent_data_leaves_the_rest_readable() {
         }
         assert_eq!(got, b"abcdef");
         Ok(())
+    });
+}
+
+#[test]
+fn threads_that_register_a_socket_at_once_all_wait_for_it() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        for _ in 0..200 {
+            let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let one = Registered::new(one).unwrap();
+            let start = Barrier::new(3);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        start.wait();
+                        group.block_on(one.readable()).unwrap();
+                    });
+                }
+                other.write_all(b"x").unwrap();
+            });
+            assert_eq!(group.next().registered_channels(), 1);
+        }
+        assert_eq!(group.next().registered_channels(), 0);
     });
 }

@@ -22,7 +22,7 @@ use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
 use crate::reactor::source::{Direction, Look, Source, Tick};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// A descriptor whose readiness can be awaited.
 ///
@@ -61,6 +61,8 @@ pub struct Registered<T: AsFd> {
     /// `None` only on the way out.
     io: Option<T>,
     registration: OnceLock<Registration>,
+    /// Held while the descriptor goes to a selector: the second of two threads waits for the outcome.
+    registering: Mutex<()>,
 }
 
 /// Where a descriptor is watched.
@@ -86,6 +88,7 @@ impl<T: AsFd> Registered<T> {
         Registered {
             io: Some(io),
             registration: OnceLock::new(),
+            registering: Mutex::new(()),
         }
     }
 
@@ -303,21 +306,20 @@ impl<T: AsFd> Registered<T> {
             .map_err(|reason| crate::error::Rejected::new((), reason))?;
         let source = Arc::new(Source::default());
         let fd = self.as_raw_fd();
-        let token = match table.register(fd, &source).ok_or_else(shut)? {
-            Ok(token) => token,
-            // Another thread was first, with the same selector.
-            Err(_) if self.registration.get().is_some() => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        let registering = self.registering.lock();
+        if self.registration.get().is_some() {
+            // Another thread was first, perhaps with another loop.
+            return Ok(());
+        }
+        let token = table.register(fd, &source).ok_or_else(shut)??;
         let fresh = Registration {
             home: Arc::clone(home),
             token,
             source,
         };
-        if let Err(late) = self.registration.set(fresh) {
-            // Another thread was first, with another selector.
-            table.deregister(late.token);
-        }
+        let set = self.registration.set(fresh);
+        debug_assert!(set.is_ok(), "only set with the lock held");
+        drop(registering);
         Ok(())
     }
 
