@@ -2,6 +2,7 @@
 
 mod util;
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::File;
 use std::future::pending;
@@ -9,15 +10,16 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use futures::future::join;
+use futures::future::{join, select_all};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use loopgroup::EventLoopGroup;
 use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 use loopgroup::time::timeout;
+use loopgroup::{EventLoopGroup, yield_now};
 use util::within;
 
 /// Long enough for a wait that ends at once if it ends wrongly.
@@ -225,5 +227,61 @@ fn threads_that_register_a_socket_at_once_all_wait_for_it() {
             assert_eq!(group.next().registered_channels(), 1);
         }
         assert_eq!(group.next().registered_channels(), 0);
+    });
+}
+
+#[test]
+fn a_descriptor_that_is_always_readable_does_not_starve_its_loop() {
+    on_a_loop(|| async {
+        const BYTES: usize = 4_096;
+        let (one, mut other) = std::os::unix::net::UnixStream::pair()?;
+        let one = Registered::new(one)?;
+        other.write_all(&[0; BYTES])?;
+        let turns = Rc::new(Cell::new(0));
+        let count = Rc::clone(&turns);
+        let counting = loopgroup::spawn_local(async move {
+            loop {
+                count.set(count.get() + 1);
+                yield_now().await;
+            }
+        });
+        one.readable().await?;
+        let before = turns.get();
+        for _ in 0..BYTES {
+            one.readable().await?;
+            one.try_io(Interest::READABLE, |mut one| one.read_exact(&mut [0]))?;
+        }
+        assert!(turns.get() - before >= 16, "{}", turns.get() - before);
+        counting.abort();
+        Ok(())
+    });
+}
+
+#[test]
+fn a_task_that_waits_for_hundreds_of_sockets_hears_of_each_and_rests_meanwhile() {
+    on_a_loop(|| async {
+        let pairs: Vec<_> = (0..300)
+            .map(|_| UnixStream::pair().map(|(ours, theirs)| (ours, Rc::new(theirs))))
+            .collect::<io::Result<_>>()?;
+        let log = util::Log::new();
+        for index in [299, 0, 150] {
+            let reads = pairs.iter().map(|(ours, _)| {
+                Box::pin(async move {
+                    let mut reader = ours;
+                    reader.read(&mut [0; 1]).await
+                })
+            });
+            let reading = util::Probe::new(&log, select_all(reads));
+            let theirs = pairs[index].1.clone();
+            let writing = loopgroup::spawn_local(async move {
+                assert!(timeout(SHORT, pending::<()>()).await.is_err());
+                (&*theirs).write_all(b"x").await
+            });
+            let (read, which, _) = reading.await;
+            assert_eq!((read?, which), (1, index));
+            writing.await??;
+        }
+        assert!(log.polls() < 100, "{} polls", log.polls());
+        Ok(())
     });
 }

@@ -10,9 +10,10 @@
 //! - A thread inside `group.block_on` has a group but no loop; the loop, if there is one, wins.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::ptr;
 use std::rc::Rc;
-use std::task::{RawWakerVTable, Waker};
+use std::task::{Context, Poll, RawWakerVTable, Waker};
 
 use crate::event_loop::inbox::Sender;
 use crate::event_loop::local::Local;
@@ -151,16 +152,25 @@ pub(crate) fn is_own_waker(waker: &Waker) -> bool {
     OWN_WAKER.get() == (waker.data(), ptr::from_ref(waker.vtable()))
 }
 
-/// Whether the running task may do one more operation in this poll; a thread that is no loop may.
-pub(crate) fn may_go_on() -> bool {
-    with_local(Local::spend).unwrap_or(true)
+/// Puts the running task off to its next poll if it has done enough in this one; a thread that is no
+/// loop may always go on.
+pub(crate) fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
+    if with_local(Local::may_go_on).unwrap_or(true) {
+        return Poll::Ready(());
+    }
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }
 
 /// Waits for the next poll if the running task has done enough in this one.
 pub(crate) async fn go_on() {
-    if !may_go_on() {
-        crate::current::yield_now().await;
-    }
+    poll_fn(poll_go_on).await;
+}
+
+/// Notes that the running task has done an operation. One that has to wait is none: a task may wait
+/// for any number of things at once.
+pub(crate) fn spend() {
+    with_local(Local::spend);
 }
 
 /// Drops a task that `shared` has refused: it is not counted, and a panic of its destructor is

@@ -288,11 +288,14 @@ impl Local {
         self.budget.set(BUDGET);
     }
 
-    /// Takes one operation out of the budget; `false` if it is used up.
-    pub(crate) fn spend(&self) -> bool {
-        let budget = self.budget.get();
-        self.budget.set(budget.saturating_sub(1));
-        budget > 0
+    /// Whether the running task may do another operation in this poll.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.budget.get() > 0
+    }
+
+    /// Takes one operation out of the budget.
+    pub(crate) fn spend(&self) {
+        self.budget.set(self.budget.get().saturating_sub(1));
     }
 
     pub(crate) fn polls(&self) -> u64 {

@@ -5,7 +5,8 @@
 //! - An operation that would block clears the readiness it was tried on, and no other error does: a
 //!   listener that ran out of descriptors hears nothing more from an edge-triggered selector, so its
 //!   readiness must stand.
-//! - A task that always finds its descriptor ready still yields: each poll of a task has a budget.
+//! - A task that always finds its descriptor ready still yields: each poll of a task has a budget, out
+//!   of which it pays for what it gets, and not for what it waits for.
 //! - Drop order: out of the selector, out of the table, then closed.
 
 use std::fmt;
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use mio::{Interest, Token};
 
@@ -121,24 +122,24 @@ impl<T: AsFd> Registered<T> {
     ///
     /// Cancel safe: it takes nothing.
     pub async fn readable(&self) -> io::Result<()> {
-        self.ready(Direction::Read).await.map(drop)
+        self.wait(Direction::Read).await
     }
 
     /// Waits until it can be written, or the other side is closed.
     ///
     /// Errors and cancel safety as [`readable`](Registered::readable).
     pub async fn writable(&self) -> io::Result<()> {
-        self.ready(Direction::Write).await.map(drop)
+        self.wait(Direction::Write).await
     }
 
     /// Polls for readability; the last caller is the one that is woken.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_ready(Direction::Read, cx).map_ok(drop)
+        self.poll_wait(Direction::Read, cx)
     }
 
     /// Polls for writability; the last caller is the one that is woken.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_ready(Direction::Write, cx).map_ok(drop)
+        self.poll_wait(Direction::Write, cx)
     }
 
     /// Tries an operation if the descriptor is, or may be, ready for it.
@@ -167,7 +168,9 @@ impl<T: AsFd> Registered<T> {
             Look::NotReady => Err(io::ErrorKind::WouldBlock.into()),
             Look::Ready(tick) => {
                 let result = operation(self.get_ref());
-                self.settle(direction, tick, &result);
+                if would_block(&result) {
+                    registration.source.blocked(direction, tick);
+                }
                 result
             }
         }
@@ -195,32 +198,21 @@ impl<T: AsFd> Registered<T> {
         mut operation: impl FnMut(&T) -> io::Result<R>,
         short: impl Fn(&R) -> Short,
     ) -> Poll<io::Result<R>> {
-        if !context::may_go_on() {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        // A fresh descriptor is tried first: it may never have to wait at all.
-        if self.registration.get().is_none() {
-            match operation(self.get_ref()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
-            }
+        ready!(context::poll_go_on(cx));
+        if let Some(result) = self.try_fresh(&mut operation) {
+            return Poll::Ready(result);
         }
         loop {
-            let tick = ready!(self.poll_ready(direction, cx))?;
+            let (source, tick) = ready!(self.poll_ready(direction, cx))?;
             let result = operation(self.get_ref());
-            self.settle(direction, tick, &result);
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => {
-                    if let (Ok(done), Some(registration)) = (&result, self.registration.get()) {
-                        if short(done) == Short::Yes {
-                            registration.source.short(direction, tick);
-                        }
-                    }
-                    return Poll::Ready(result);
-                }
+            if would_block(&result) {
+                source.blocked(direction, tick);
+                continue;
             }
+            if result.as_ref().is_ok_and(|done| short(done) == Short::Yes) {
+                source.short(direction, tick);
+            }
+            return Poll::Ready(result);
         }
     }
 
@@ -231,49 +223,77 @@ impl<T: AsFd> Registered<T> {
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
         context::go_on().await;
-        if self.registration.get().is_none() {
-            match operation(self.get_ref()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
-            }
+        if let Some(result) = self.try_fresh(&mut operation) {
+            return result;
         }
         loop {
-            let tick = self.ready(direction).await?;
+            let (source, tick) = self.ready(direction).await?;
             let result = operation(self.get_ref());
-            self.settle(direction, tick, &result);
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
+            if !would_block(&result) {
+                return result;
             }
+            source.blocked(direction, tick);
         }
     }
 
-    /// Clears the readiness that an operation found to be none.
-    fn settle<R>(&self, direction: Direction, tick: Tick, result: &io::Result<R>) {
-        let would_block = matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        if let (true, Some(registration)) = (would_block, self.registration.get()) {
-            registration.source.blocked(direction, tick);
+    /// Tries an operation on a descriptor that nobody has waited for: it may never have to wait at all.
+    fn try_fresh<R>(
+        &self,
+        operation: &mut impl FnMut(&T) -> io::Result<R>,
+    ) -> Option<io::Result<R>> {
+        if self.registration.get().is_some() {
+            return None;
         }
+        let result = operation(self.get_ref());
+        if would_block(&result) {
+            return None;
+        }
+        context::spend();
+        Some(result)
     }
 
-    fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<Tick>> {
-        let registration = match self.registration() {
-            Ok(registration) => registration,
-            Err(error) => return Poll::Ready(Err(error)),
+    async fn wait(&self, direction: Direction) -> io::Result<()> {
+        context::go_on().await;
+        self.ready(direction).await.map(drop)
+    }
+
+    fn poll_wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(context::poll_go_on(cx));
+        self.poll_ready(direction, cx).map_ok(drop)
+    }
+
+    fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Ready<'_>> {
+        self.poll_ready_or(direction, |source| {
+            source.store(direction, cx.waker().clone())
+        })
+    }
+
+    /// Looks whether it is ready, and has `store` leave a waker if it is not.
+    ///
+    /// An answer is paid for, an error too: a task that tries again after each must yield as well.
+    fn poll_ready_or(
+        &self,
+        direction: Direction,
+        store: impl FnOnce(&Source) -> Option<Waker>,
+    ) -> Poll<Ready<'_>> {
+        let ready = self.registration().and_then(|registration| {
+            let source = &*registration.source;
+            if source.look(direction) == Look::NotReady {
+                // Stored first, looked at again after: see the invariants of `Source`.
+                let old = store(source);
+                drop(old);
+            }
+            match source.look(direction) {
+                Look::Ready(tick) => Ok(Some((source, tick))),
+                Look::Shut => Err(shut()),
+                Look::NotReady => Ok(None),
+            }
+        });
+        let Some(ready) = ready.transpose() else {
+            return Poll::Pending;
         };
-        match registration.source.look(direction) {
-            Look::Ready(tick) => return Poll::Ready(Ok(tick)),
-            Look::Shut => return Poll::Ready(Err(shut())),
-            Look::NotReady => {}
-        }
-        // Stored first, looked at again after: see the invariants of `Source`.
-        let old = registration.source.store(direction, cx.waker().clone());
-        drop(old);
-        match registration.source.look(direction) {
-            Look::Ready(tick) => Poll::Ready(Ok(tick)),
-            Look::Shut => Poll::Ready(Err(shut())),
-            Look::NotReady => Poll::Pending,
-        }
+        context::spend();
+        Poll::Ready(ready)
     }
 
     fn ready(&self, direction: Direction) -> Readiness<'_, T> {
@@ -396,6 +416,13 @@ fn shut() -> io::Error {
     )
 }
 
+fn would_block<R>(result: &io::Result<R>) -> bool {
+    matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// What is ready, and since when.
+type Ready<'a> = io::Result<(&'a Source, Tick)>;
+
 /// Waits for readiness; takes its waker out when it is dropped.
 struct Readiness<'a, T: AsFd> {
     registered: &'a Registered<T>,
@@ -403,28 +430,18 @@ struct Readiness<'a, T: AsFd> {
     id: Option<u64>,
 }
 
-impl<T: AsFd> Future for Readiness<'_, T> {
-    type Output = io::Result<Tick>;
+impl<'a, T: AsFd> Future for Readiness<'a, T> {
+    type Output = Ready<'a>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<Tick>> {
-        let this = &mut *self;
-        let registration = match this.registered.registration() {
-            Ok(registration) => registration,
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        let source = &registration.source;
-        match source.look(this.direction) {
-            Look::Ready(tick) => return Poll::Ready(Ok(tick)),
-            Look::Shut => return Poll::Ready(Err(shut())),
-            Look::NotReady => {}
-        }
-        let old = source.enlist(&mut this.id, this.direction, cx.waker().clone());
-        drop(old);
-        match source.look(this.direction) {
-            Look::Ready(tick) => Poll::Ready(Ok(tick)),
-            Look::Shut => Poll::Ready(Err(shut())),
-            Look::NotReady => Poll::Pending,
-        }
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ready<'a>> {
+        let Readiness {
+            registered,
+            direction,
+            ref mut id,
+        } = *self;
+        registered.poll_ready_or(direction, |source| {
+            source.enlist(id, direction, cx.waker().clone())
+        })
     }
 }
 
