@@ -11,7 +11,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use futures::future::{join, select_all};
@@ -283,5 +284,45 @@ fn a_task_that_waits_for_hundreds_of_sockets_hears_of_each_and_rests_meanwhile()
         }
         assert!(log.polls() < 100, "{} polls", log.polls());
         Ok(())
+    });
+}
+
+/// A waker whose wake panics.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Bomb>) {
+        panic!("a waker that panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_come_out_of_the_drop_of_a_socket() {
+    within(|| {
+        let reports = util::DropCount::new();
+        let count = reports.clone();
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .on_panic(move |_| drop(count.guard()))
+            .build()
+            .unwrap();
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut one = Registered::new(one).unwrap();
+        let here = group.next().clone();
+        group.block_on(async {
+            one.migrate_to(&here).await.unwrap();
+            let waker = Waker::from(Arc::new(Bomb));
+            assert!(
+                one.poll_readable(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            one.migrate_to(&here).await.unwrap();
+            assert!(
+                one.poll_readable(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+        });
+        drop(one);
+        assert_eq!(reports.get(), 2, "of the move and of the drop");
     });
 }

@@ -183,12 +183,7 @@ impl Local {
     /// Wakes everybody, to the queue that `why` leads to.
     fn wake_all(&self, why: Waking, woken: &mut Vec<Waker>) {
         self.waking.set(why);
-        for waker in woken.drain(..) {
-            if let Err(payload) = contain(|| waker.wake()) {
-                self.shared.report_panic(PanicSite::Waker, &*payload, None);
-                discard(payload);
-            }
-        }
+        self.shared.wake_all(woken.drain(..));
         self.waking.set(Waking::Task);
     }
 

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::task::Waker;
 use std::time::Instant;
 
 use crate::error::RejectReason;
@@ -272,7 +273,12 @@ impl Shared {
     /// Wakes who waits for the start of the shutdown.
     pub(crate) fn announce_shutdown(&self) {
         let wakers = self.shutdown_waiters.lock().fire();
-        for (_, waker) in wakers {
+        self.wake_all(wakers.into_iter().map(|(_, waker)| waker));
+    }
+
+    /// Wakes everybody: tasks of ours and of others, whose wakers may panic.
+    pub(crate) fn wake_all(&self, wakers: impl IntoIterator<Item = Waker>) {
+        for waker in wakers {
             if let Err(payload) = contain(|| waker.wake()) {
                 self.report_panic(PanicSite::Waker, &*payload, None);
                 discard(payload);

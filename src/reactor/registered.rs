@@ -351,9 +351,7 @@ impl<T: AsFd> Registered<T> {
             // Whoever waits has to look again.
             let mut woken = Vec::new();
             registration.source.shut(&mut woken);
-            for waker in woken {
-                waker.wake();
-            }
+            registration.home.wake_all(woken);
         }
     }
 }
