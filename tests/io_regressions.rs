@@ -232,6 +232,29 @@ fn threads_that_register_a_socket_at_once_all_wait_for_it() {
 }
 
 #[test]
+fn a_socket_that_comes_to_a_loop_as_it_ends_unstarted_hears_of_it() {
+    within(|| {
+        for pause in 0..1_000 {
+            let group = EventLoopGroup::new(1).unwrap();
+            let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let one = Registered::new(one).unwrap();
+            let start = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    start.wait();
+                    for _ in 0..pause % 400 {
+                        std::hint::spin_loop();
+                    }
+                    assert!(group.block_on(one.readable()).is_err());
+                });
+                start.wait();
+                drop(group.shutdown_now());
+            });
+        }
+    });
+}
+
+#[test]
 fn a_descriptor_that_is_always_readable_does_not_starve_its_loop() {
     on_a_loop(|| async {
         const BYTES: usize = 4_096;

@@ -402,7 +402,7 @@ impl Runner {
             discard(payload);
         }
         drop(driver);
-        shared.port.close();
+        shared.wake_all(shared.port.close());
         let terms = shared.control.lock().terms();
         let ending = Ending {
             started: true,

@@ -179,7 +179,7 @@ impl Shared {
             return false;
         };
         drop(driver);
-        self.port.close();
+        self.wake_all(self.port.close());
         self.hooks.close();
         while let Some(hook) = self.hooks.pop(HookId::END) {
             if let Err(payload) = contain_drop(hook) {

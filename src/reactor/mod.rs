@@ -49,15 +49,19 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Gives the descriptors back: there is nobody left to wake.
-    pub(crate) fn close(&self) {
+    /// Gives the descriptors back; hands out who waits.
+    ///
+    /// A loop that ran has closed its channels before. One that ends without a thread has not, and
+    /// counts as started a moment earlier: somebody may have come to wait there.
+    pub(crate) fn close(&self) -> Vec<Waker> {
+        let mut woken = Vec::new();
         if let Some(table) = &self.table {
-            // What is still in there was shut when the loop closed its channels.
-            table.close(&mut Vec::new());
+            table.close(&mut woken);
         }
         if let Doorbell::Io(waker) = &self.bell {
             *waker.lock() = None;
         }
+        woken
     }
 }
 
@@ -300,6 +304,8 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reactor::source::{Direction, Look, Source};
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_ring_before_the_wait_ends_it() {
@@ -345,6 +351,18 @@ mod tests {
         for _ in 0..10 * PREMATURE_LIMIT {
             assert_eq!(health.empty_wait(true), Verdict::Fine);
         }
+    }
+
+    #[test]
+    fn a_port_that_closes_hands_out_who_waits() {
+        let (_driver, port) = Driver::with_io().unwrap();
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let source = Arc::new(Source::default());
+        let table = port.table.as_ref().unwrap();
+        table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        drop(source.store(Direction::Read, Waker::noop().clone()));
+        assert_eq!(port.close().len(), 1);
+        assert_eq!(source.look(Direction::Read), Look::Shut);
     }
 
     #[test]
