@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::future::{join, select_all};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::io::{Interest, Registered};
-use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
+use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoopGroup, yield_now};
 use util::within;
@@ -307,6 +307,34 @@ fn a_task_that_waits_for_hundreds_of_sockets_hears_of_each_and_rests_meanwhile()
         }
         assert!(log.polls() < 100, "{} polls", log.polls());
         Ok(())
+    });
+}
+
+#[test]
+fn a_datagram_to_a_full_peer_is_sent_once_there_is_room() {
+    on_a_loop(|| async {
+        let path = TempPath::new("full");
+        let server = UnixDatagram::bind(&path.0)?;
+        // Somebody else has filled the queue, so no datagram of ours leaves it.
+        let other = std::os::unix::net::UnixDatagram::unbound()?;
+        other.set_nonblocking(true)?;
+        while other.send_to(b"x", &path.0).is_ok() {}
+        let client = UnixDatagram::unbound()?;
+        let log = util::Log::new();
+        let sending = util::Probe::new(&log, client.send_to(b"ours", &path.0));
+        let receiving = async {
+            // The sender has found out, and waits.
+            assert!(timeout(SHORT, pending::<()>()).await.is_err());
+            let mut buf = [0; 8];
+            while server.recv(&mut buf).await? != 4 {}
+            assert_eq!(&buf[..4], b"ours");
+            io::Result::Ok(())
+        };
+        let (sent, received) = join(sending, receiving).await;
+        assert_eq!(sent?, 4);
+        // Once in a while, and not as often as it can.
+        assert!(log.polls() < 200, "{} polls", log.polls());
+        received
     });
 }
 

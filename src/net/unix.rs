@@ -23,7 +23,8 @@ use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 use crate::time::sleep;
 
-/// How long a connect waits before it tries a full backlog again: the system reports nothing there.
+/// How long it takes to try a full backlog, or the full queue of a peer that is not connected, again:
+/// the system does not report room there.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// A Unix domain stream.
@@ -381,9 +382,18 @@ impl UnixDatagram {
     /// Cancel safe: the datagram is sent whole or not at all.
     pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
         let path = path.as_ref();
-        self.io
-            .io(Direction::Write, |socket| socket.send_to(buf, path))
-            .await
+        loop {
+            // The socket counts as writable all the while, and each attempt has the system report that
+            // again: to wait for readiness would be to spin.
+            let attempt = |socket: &net::UnixDatagram| match socket.send_to(buf, path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                result => result.map(Some),
+            };
+            match self.io.io(Direction::Write, attempt).await? {
+                Some(sent) => return Ok(sent),
+                None => sleep(RETRY).await,
+            }
+        }
     }
 
     /// Sends a datagram to the socket at `address`, such as one that was received from.
