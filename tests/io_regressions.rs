@@ -9,6 +9,7 @@ use std::future::pending;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
@@ -18,7 +19,7 @@ use std::time::Duration;
 use futures::future::{join, select_all};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::io::{Interest, Registered};
-use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixStream};
+use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoopGroup, yield_now};
 use util::within;
@@ -213,7 +214,7 @@ fn threads_that_register_a_socket_at_once_all_wait_for_it() {
     within(|| {
         let group = EventLoopGroup::new(1).unwrap();
         for _ in 0..200 {
-            let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (one, mut other) = net::UnixStream::pair().unwrap();
             let one = Registered::new(one).unwrap();
             let start = Barrier::new(3);
             std::thread::scope(|scope| {
@@ -236,7 +237,7 @@ fn a_socket_that_comes_to_a_loop_as_it_ends_unstarted_hears_of_it() {
     within(|| {
         for pause in 0..1_000 {
             let group = EventLoopGroup::new(1).unwrap();
-            let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (one, _other) = net::UnixStream::pair().unwrap();
             let one = Registered::new(one).unwrap();
             let start = Barrier::new(2);
             std::thread::scope(|scope| {
@@ -258,7 +259,7 @@ fn a_socket_that_comes_to_a_loop_as_it_ends_unstarted_hears_of_it() {
 fn a_descriptor_that_is_always_readable_does_not_starve_its_loop() {
     on_a_loop(|| async {
         const BYTES: usize = 4_096;
-        let (one, mut other) = std::os::unix::net::UnixStream::pair()?;
+        let (one, mut other) = net::UnixStream::pair()?;
         let one = Registered::new(one)?;
         other.write_all(&[0; BYTES])?;
         let turns = Rc::new(Cell::new(0));
@@ -316,7 +317,7 @@ fn a_datagram_to_a_full_peer_is_sent_once_there_is_room() {
         let path = TempPath::new("full");
         let server = UnixDatagram::bind(&path.0)?;
         // Somebody else has filled the queue, so no datagram of ours leaves it.
-        let other = std::os::unix::net::UnixDatagram::unbound()?;
+        let other = net::UnixDatagram::unbound()?;
         other.set_nonblocking(true)?;
         while other.send_to(b"x", &path.0).is_ok() {}
         let client = UnixDatagram::unbound()?;
@@ -335,6 +336,19 @@ fn a_datagram_to_a_full_peer_is_sent_once_there_is_room() {
         // Once in a while, and not as often as it can.
         assert!(log.polls() < 200, "{} polls", log.polls());
         received
+    });
+}
+
+#[test]
+fn a_path_with_a_zero_in_it_is_refused_and_not_cut_off() {
+    on_a_loop(|| async {
+        let path = TempPath::new("zero");
+        let _listener = UnixListener::bind(&path.0)?;
+        let mut longer = path.0.clone().into_os_string();
+        longer.push("\0longer");
+        let error = UnixStream::connect(longer).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        Ok(())
     });
 }
 
@@ -357,7 +371,7 @@ fn a_waker_that_panics_does_not_come_out_of_the_drop_of_a_socket() {
             .on_panic(move |_| drop(count.guard()))
             .build()
             .unwrap();
-        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (one, _other) = net::UnixStream::pair().unwrap();
         let mut one = Registered::new(one).unwrap();
         let here = group.next().clone();
         group.block_on(async {

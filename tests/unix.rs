@@ -109,6 +109,24 @@ fn a_missing_or_overlong_path_says_so() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn an_abstract_name_begins_with_a_zero_and_may_have_more() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net;
+
+    on_a_loop(|| async {
+        let name = format!("loopgroup-{}\0abstract", std::process::id());
+        let address = net::SocketAddr::from_abstract_name(&name)?;
+        let listener = UnixListener::from_std(net::UnixListener::bind_addr(&address)?)?;
+        let (client, server) =
+            futures::join!(UnixStream::connect(format!("\0{name}")), listener.accept());
+        client?;
+        server?;
+        Ok(())
+    });
+}
+
 #[test]
 fn datagrams_go_by_path_and_by_pair() {
     on_a_loop(|| async {

@@ -4,7 +4,6 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read, Write};
-#[cfg(target_os = "linux")]
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
@@ -61,16 +60,26 @@ stream!(
 );
 
 impl UnixStream {
-    /// Connects to the listener at `path`.
+    /// Connects to the listener at `path`; one that begins with a zero byte is an abstract name.
     ///
     /// # Errors
     ///
-    /// What the system says, as `NotFound` or `ConnectionRefused`.
+    /// What the system says, as `NotFound` or `ConnectionRefused`; `InvalidInput` for a zero byte within.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a connection under way is given up.
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
+        let path = path.as_ref();
+        let bytes = path.as_os_str().as_bytes();
+        // A zero in front makes it an abstract name; anywhere else the system would cut the path off
+        // there, and connect to somebody else.
+        if bytes.contains(&0) && !bytes.starts_with(&[0]) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a path must not contain a zero byte",
+            ));
+        }
         UnixStream::connect_to(SockAddr::unix(path)?).await
     }
 
@@ -455,7 +464,7 @@ fn named(address: &SocketAddr) -> io::Result<SockAddr> {
     if let Some(name) = std::os::linux::net::SocketAddrExt::as_abstract_name(address) {
         // To socket2, a path that begins with a NUL byte is an abstract name.
         let path = [b"\0", name].concat();
-        return SockAddr::unix(<OsStr as OsStrExt>::from_bytes(&path));
+        return SockAddr::unix(OsStr::from_bytes(&path));
     }
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
