@@ -21,7 +21,7 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use loopgroup::time::timeout;
-use loopgroup::{EventLoopGroup, yield_now};
+use loopgroup::{CloseChannels, EventLoopGroup, yield_now};
 use util::within;
 
 /// Long enough for a wait that ends at once if it ends wrongly.
@@ -390,4 +390,28 @@ fn a_waker_that_panics_does_not_come_out_of_the_drop_of_a_socket() {
         drop(one);
         assert_eq!(reports.get(), 2, "of the move and of the drop");
     });
+}
+
+#[test]
+fn a_task_that_ignores_the_end_of_its_listener_does_not_hold_the_shutdown() {
+    for close in [CloseChannels::AtEnd, CloseChannels::Immediately] {
+        within(move || {
+            let group = EventLoopGroup::builder()
+                .loops(1)
+                .close_channels(close)
+                .build()
+                .unwrap();
+            drop(group.spawn(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+                loop {
+                    let _ = listener.accept().await;
+                }
+            }));
+            util::eventually("it is registered", || {
+                group.next().registered_channels() == 1
+            });
+            let end = group.shutdown_gracefully_with(Duration::ZERO, SHORT);
+            assert_eq!(end.unwrap().wait().channels_closed(), 1);
+        });
+    }
 }
