@@ -415,3 +415,21 @@ fn a_task_that_ignores_the_end_of_its_listener_does_not_hold_the_shutdown() {
         });
     }
 }
+
+#[test]
+fn a_write_to_a_peer_that_is_gone_is_no_signal() {
+    util::alone("a_write_to_a_peer_that_is_gone_is_no_signal", || {
+        // As a program has it that was not started by Rust, or wants to end with its pipe.
+        // SAFETY: no handler is installed, and the process is this test's own.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        loopgroup::run(async {
+            let (mut one, other) = UnixStream::pair().unwrap();
+            drop(other);
+            let error = one.write(b"x").await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+            let error = one.write_vectored(&[IoSlice::new(b"x")]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        })
+        .unwrap();
+    });
+}

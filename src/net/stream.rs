@@ -6,13 +6,38 @@
 //! - Halves share the stream by an `Arc` and take no lock: each direction is one system call on a shared
 //!   reference.
 
-/// Buffers that every system takes in one vectored call (`_XOPEN_IOV_MAX`); Linux takes 1,024.
-const BUFFERS: usize = 16;
+use std::os::fd::AsFd;
 
-/// What a vectored call has to move at least, or it was short: the system leaves out the buffers that
-/// are too many for it, whether there is more to move or not.
+use socket2::SockRef;
+
+/// Buffers that the system takes in one vectored call (`IOV_MAX`).
+const BUFFERS: usize = 1024;
+
+/// What a vectored call has to move, or it was short: buffers beyond the limit are left out, whether
+/// there is more to move or not.
 pub(super) fn asked(lengths: impl Iterator<Item = usize>) -> usize {
     lengths.take(BUFFERS).sum()
+}
+
+/// A write to a peer that is gone is an error, and no signal that ends the process. Apple's systems
+/// have an option of the socket for it, which is set when it is made.
+#[cfg(not(target_vendor = "apple"))]
+const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const NO_SIGNAL: libc::c_int = 0;
+
+/// Writes a buffer, without the signal.
+pub(super) fn write(socket: &impl AsFd, buf: &[u8]) -> std::io::Result<usize> {
+    SockRef::from(socket).send_with_flags(buf, NO_SIGNAL)
+}
+
+/// Writes as many buffers as the system takes, without the signal.
+pub(super) fn write_vectored(
+    socket: &impl AsFd,
+    bufs: &[std::io::IoSlice<'_>],
+) -> std::io::Result<usize> {
+    let bufs = &bufs[..bufs.len().min(BUFFERS)];
+    SockRef::from(socket).send_vectored_with_flags(bufs, NO_SIGNAL)
 }
 
 /// The inherent methods, the `futures::io` traits and the halves of a stream over `$std`, for which a
@@ -164,7 +189,7 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 buf: &[u8],
             ) -> Poll<std::io::Result<usize>> {
-                self.poll_write_shared(cx, |mut stream| stream.write(buf), buf.len())
+                self.poll_write_shared(cx, |stream| write(stream, buf), buf.len())
             }
 
             fn poll_write_vectored(
@@ -173,7 +198,7 @@ macro_rules! stream {
                 bufs: &[std::io::IoSlice<'_>],
             ) -> Poll<std::io::Result<usize>> {
                 let asked = asked(bufs.iter().map(|buf| buf.len()));
-                self.poll_write_shared(cx, |mut stream| stream.write_vectored(bufs), asked)
+                self.poll_write_shared(cx, |stream| write_vectored(stream, bufs), asked)
             }
 
             fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {

@@ -1,7 +1,7 @@
 //! TCP: listeners and streams.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::EventLoop;
 use crate::net::addr::{ToSocketAddrs, first};
-use crate::net::stream::{asked, stream};
+use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
@@ -17,7 +17,7 @@ use mio::Interest;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::EventLoop;
-use crate::net::stream::{asked, stream};
+use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 use crate::time::sleep;
