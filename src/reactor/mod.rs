@@ -305,6 +305,7 @@ impl Health {
 mod tests {
     use super::*;
     use crate::reactor::source::{Direction, Look, Source};
+    use std::io::Write;
     use std::os::fd::AsRawFd;
 
     #[test]
@@ -363,6 +364,28 @@ mod tests {
         drop(source.store(Direction::Read, Waker::noop().clone()));
         assert_eq!(port.close().len(), 1);
         assert_eq!(source.look(Direction::Read), Look::Shut);
+    }
+
+    #[test]
+    fn a_rebuilt_reactor_still_watches_what_it_had() {
+        let (driver, port) = Driver::with_io().unwrap();
+        let Driver::Io(mut reactor) = driver else {
+            panic!("made with a reactor")
+        };
+        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let source = Arc::new(Source::default());
+        let table = port.table.as_ref().unwrap();
+        let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        reactor.rebuild(&port, &mut Vec::new()).unwrap();
+        drop(source.store(Direction::Read, Waker::noop().clone()));
+        other.write_all(b"x").unwrap();
+        let mut ready = Vec::new();
+        while ready.is_empty() {
+            reactor.wait(&port, None, &mut ready).unwrap();
+        }
+        assert!(matches!(source.look(Direction::Read), Look::Ready(_)));
+        table.deregister(token);
+        assert_eq!(table.len(), 0);
     }
 
     #[test]
