@@ -329,6 +329,9 @@ impl TcpStream {
 
     /// Sets `SO_LINGER`: how long closing waits for unsent data; `Some(ZERO)` resets the connection.
     ///
+    /// Closing is what the drop does, and it waits although the socket is non-blocking: with any other
+    /// time than zero, do not drop the stream on a loop.
+    ///
     /// # Errors
     ///
     /// What the system says.
