@@ -4,7 +4,9 @@
 //! before that, and [`migrate_to`](TcpStream::migrate_to) moves it later. Reads and writes go straight
 //! to the system; only what would block waits in the loop's selector, which reports edges.
 //!
-//! Streams implement the traits of `futures::io`, on the value and on a shared reference.
+//! Streams implement the traits of `futures::io`, on the value and on a shared reference. One task at a time
+//! may read from a stream and one may write to it: of two that wait in the same direction only the last is woken.
+//! (Datagrams, `accept`, `readable` and `writable` may be awaited by any number of tasks.)
 //!
 //! ```
 //! use futures::io::{AsyncReadExt, AsyncWriteExt};
@@ -56,6 +58,7 @@ mod stream;
 mod tcp;
 mod udp;
 mod unix;
+mod unix_datagram;
 
 pub use addr::ToSocketAddrs;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
@@ -64,6 +67,5 @@ pub use credentials::UCred;
 pub use server::{Server, ServerHandle, ServerReport};
 pub use tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use udp::UdpSocket;
-pub use unix::{
-    UnixDatagram, UnixIncoming, UnixListener, UnixOwnedReadHalf, UnixOwnedWriteHalf, UnixStream,
-};
+pub use unix::{UnixIncoming, UnixListener, UnixOwnedReadHalf, UnixOwnedWriteHalf, UnixStream};
+pub use unix_datagram::UnixDatagram;

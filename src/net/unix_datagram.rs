@@ -1,0 +1,213 @@
+//! Unix domain datagrams.
+
+use std::fmt;
+use std::io;
+use std::os::unix::net::{self, SocketAddr};
+use std::path::Path;
+
+use crate::event_loop::EventLoop;
+use crate::net::unix::RETRY;
+use crate::reactor::registered::Registered;
+use crate::reactor::source::Direction;
+use crate::time::sleep;
+
+/// A Unix domain datagram socket.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::net::UnixDatagram;
+///
+/// loopgroup::run(async {
+///     let (one, other) = UnixDatagram::pair()?;
+///     one.send(b"hello").await?;
+///     let mut buf = [0; 16];
+///     assert_eq!(other.recv(&mut buf).await?, 5);
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub struct UnixDatagram {
+    io: Registered<net::UnixDatagram>,
+}
+
+impl UnixDatagram {
+    /// Binds to `path`, which must not exist yet.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, as `AddrInUse`.
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
+    }
+
+    /// Binds to `address`, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](UnixDatagram::bind).
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::bind_addr(address)?)
+    }
+
+    /// Makes a socket without an address.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn unbound() -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::unbound()?)
+    }
+
+    /// Makes two sockets that are connected to each other.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let (one, other) = net::UnixDatagram::pair()?;
+        Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
+    }
+
+    /// Takes a socket of the standard library and makes it non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it cannot be made non-blocking.
+    pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
+        Ok(UnixDatagram {
+            io: Registered::new(socket)?,
+        })
+    }
+
+    /// Gives the standard library's socket back, which stays non-blocking.
+    pub fn into_std(self) -> net::UnixDatagram {
+        self.io.into_inner()
+    }
+
+    /// Returns the address that it is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().local_addr()
+    }
+
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
+        self.io.get_ref().connect(path)
+    }
+
+    /// Connects to the socket at `address`, which may be an abstract one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        self.io.get_ref().connect_addr(address)
+    }
+
+    /// Sends a datagram to the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the datagram is sent whole or not at all.
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.io
+            .io(Direction::Write, |socket| socket.send(buf))
+            .await
+    }
+
+    /// Sends a datagram to the socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the datagram is sent whole or not at all.
+    pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        let path = path.as_ref();
+        self.send_by(|socket| socket.send_to(buf, path)).await
+    }
+
+    /// Sends a datagram to the socket at `address`, such as one that was received from.
+    ///
+    /// Errors and cancel safety as [`send_to`](UnixDatagram::send_to).
+    pub async fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        self.send_by(|socket| socket.send_to_addr(buf, address))
+            .await
+    }
+
+    /// Sends to a socket that this one is not connected to, by the clock if that is full.
+    async fn send_by(
+        &self,
+        send: impl Fn(&net::UnixDatagram) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        loop {
+            // The socket counts as writable all the while, and each attempt has the system report that
+            // again: to wait for readiness would be to spin.
+            let attempt = |socket: &net::UnixDatagram| match send(socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+                result => result.map(Some),
+            };
+            match self.io.io(Direction::Write, attempt).await? {
+                Some(sent) => return Ok(sent),
+                None => sleep(RETRY).await,
+            }
+        }
+    }
+
+    /// Receives a datagram from the connected peer.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no datagram is lost.
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.io.io(Direction::Read, |socket| socket.recv(buf)).await
+    }
+
+    /// Receives a datagram and says where it came from.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no datagram is lost.
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.io
+            .io(Direction::Read, |socket| socket.recv_from(buf))
+            .await
+    }
+
+    /// Returns the loop that the socket is registered with, if it is.
+    pub fn event_loop(&self) -> Option<EventLoop> {
+        self.io.event_loop()
+    }
+}
+
+impl fmt::Debug for UnixDatagram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UnixDatagram")
+            .field(&self.local_addr())
+            .finish()
+    }
+}
+
+descriptors!(UnixDatagram);
