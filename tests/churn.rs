@@ -1,0 +1,270 @@
+//! Connections come and go by the thousand, and peers send as much as they like: nothing is left of
+//! them, and nothing grows with them.
+#![cfg(target_os = "linux")]
+
+mod util;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fs;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::mpsc;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
+use loopgroup::{EventLoop, EventLoopGroup, block_on};
+use util::{alone, entries, eventually};
+
+struct Counting;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+static PEAK: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory
+// of the caller's.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let size = layout.size() as isize;
+        let live = LIVE.fetch_add(size, Ordering::SeqCst) + size;
+        PEAK.fetch_max(live, Ordering::SeqCst);
+        // SAFETY: the caller's promise is System's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Ordering::SeqCst);
+        // SAFETY: the caller's promise is System's.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn live() -> isize {
+    LIVE.load(Ordering::SeqCst)
+}
+
+/// The most that was live since the last call, above what is live now.
+fn take_peak() -> isize {
+    let live = live();
+    PEAK.swap(live, Ordering::SeqCst) - live
+}
+
+/// Whether every other thread waits for this one.
+fn others_sleep() -> bool {
+    // SAFETY: gettid has no preconditions.
+    let this = unsafe { libc::gettid() }.to_string();
+    fs::read_dir("/proc/self/task").unwrap().all(|entry| {
+        let entry = entry.unwrap();
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        entry.file_name().to_str() == Some(&this) || status.contains("State:\tS")
+    })
+}
+
+/// Live bytes and descriptors, once every thread has come to rest.
+fn held() -> (isize, usize) {
+    eventually("all threads wait", others_sleep);
+    (live(), entries("/proc/self/fd"))
+}
+
+fn registered(group: &EventLoopGroup) -> usize {
+    let each = group.loops().iter().map(EventLoop::registered_channels);
+    each.sum()
+}
+
+/// So many of them in a debug build, twenty times as many in a release build.
+const fn times(debug: usize) -> usize {
+    if cfg!(debug_assertions) {
+        debug
+    } else {
+        debug * 20
+    }
+}
+
+/// Connections one after the other: the client here, the server on the other loop, both waiting for
+/// each other's byte, and a reset at the end, which leaves no port behind.
+async fn come_and_go(
+    times: usize,
+    listener: Rc<TcpListener>,
+    address: SocketAddr,
+    workers: EventLoop,
+) -> io::Result<usize> {
+    let mut served = 0;
+    for _ in 0..times {
+        let (client, server) = futures::join!(TcpStream::connect(address), listener.accept());
+        let (mut client, (mut server, _)) = (client?, server?);
+        let serving = workers.spawn(async move {
+            let mut byte = [0];
+            server.read_exact(&mut byte).await?;
+            server.write_all(&byte).await?;
+            // Until the client is gone, one way or the other.
+            server.read(&mut byte).await
+        });
+        client.write_all(&[7]).await?;
+        let mut byte = [0];
+        client.read_exact(&mut byte).await?;
+        assert_eq!(byte, [7]);
+        client.set_linger(Some(Duration::ZERO))?;
+        drop(client);
+        let error = serving.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        served += 1;
+    }
+    Ok(served)
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing_behind() {
+    alone("connections_that_come_and_go_leave_nothing_behind", || {
+        let group = EventLoopGroup::new(2).unwrap();
+        group.start().unwrap();
+        let run = |times: usize| {
+            let workers = group.loops()[1].clone();
+            let main = group.loops()[0].spawn_with(move || async move {
+                let listener = Rc::new(TcpListener::bind("127.0.0.1:0").await?);
+                let address = listener.local_addr()?;
+                come_and_go(times, listener, address, workers).await
+            });
+            assert_eq!(block_on(main).unwrap().unwrap(), times);
+        };
+        run(500); // tables and queues have their size then
+        let before = held();
+        run(times(5_000));
+        assert_eq!(registered(&group), 0);
+        assert_eq!(held(), before, "bytes, descriptors");
+    });
+}
+
+#[test]
+fn refused_connections_leave_nothing_behind() {
+    alone("refused_connections_leave_nothing_behind", || {
+        let group = EventLoopGroup::new(1).unwrap();
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = gone.local_addr().unwrap();
+        drop(gone);
+        let run = |times: usize| {
+            let main = group.spawn(async move {
+                for _ in 0..times {
+                    let error = TcpStream::connect(address).await.unwrap_err();
+                    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+                }
+            });
+            block_on(main).unwrap();
+        };
+        run(50);
+        // Few of them have to wait; tables have their size when one has waited and was woken.
+        let waited = group.spawn(async {
+            let socket = UdpSocket::bind("127.0.0.1:0").await?;
+            let mut readable = pin!(socket.readable());
+            assert!(futures::poll!(&mut readable).is_pending());
+            socket.send_to(b"x", socket.local_addr()?).await?;
+            readable.await
+        });
+        block_on(waited).unwrap().unwrap();
+        let before = held();
+        run(times(2_000));
+        assert_eq!(registered(&group), 0);
+        assert_eq!(held(), before, "bytes, descriptors");
+    });
+}
+
+#[test]
+fn a_peer_that_never_reads_costs_no_memory_and_its_writer_can_be_cancelled() {
+    const NAME: &str = "a_peer_that_never_reads_costs_no_memory_and_its_writer_can_be_cancelled";
+    alone(NAME, || {
+        let group = EventLoopGroup::new(1).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let before = entries("/proc/self/fd");
+        let (tx, rx) = mpsc::channel();
+        let writing = group.spawn(async move {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let (peer, _) = listener.accept().unwrap(); // it waits already
+            stream.set_send_buffer_size(16 << 10).unwrap();
+            let block = [7; 16 << 10];
+            let (mut sent, mut waits, mut first) = (0_usize, 0, 0);
+            // Until it would not go on for as long as anybody has tried.
+            while waits < 10_000 {
+                match futures::poll!((&stream).write(&block)) {
+                    Poll::Ready(n) => {
+                        sent += n.unwrap();
+                        waits = 0;
+                    }
+                    Poll::Pending => waits += 1,
+                }
+                if waits == 1 {
+                    eventually("the test waits", others_sleep);
+                    first = live();
+                }
+                loopgroup::yield_now().await;
+            }
+            let last = live();
+            tx.send((sent, first, last, peer, listener)).unwrap();
+            (&stream).write_all(&block).await.unwrap();
+            unreachable!("there is no room");
+        });
+        let (sent, first, last, peer, _listener) = rx.recv().unwrap();
+        assert!((1..64 << 20).contains(&sent), "{sent} bytes were taken");
+        assert_eq!(first, last, "ten thousand tries, and not a byte more");
+        assert!(!writing.is_finished());
+        assert_eq!(registered(&group), 1);
+        assert_eq!(entries("/proc/self/fd"), before + 2);
+        writing.abort();
+        eventually("the stream is dropped", || registered(&group) == 0);
+        drop(peer);
+        eventually("it is closed", || entries("/proc/self/fd") == before);
+    });
+}
+
+#[test]
+fn what_a_peer_sends_is_never_allocated_for() {
+    const VOLUME: usize = if cfg!(debug_assertions) {
+        32 << 20
+    } else {
+        256 << 20
+    };
+    const BUFFER: usize = 4 << 10;
+    alone("what_a_peer_sends_is_never_allocated_for", || {
+        eventually("all threads wait", others_sleep);
+        let main = async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let mut peer = std::net::TcpStream::connect(listener.local_addr()?)?;
+            let (mut stream, _) = listener.accept().await?;
+            let (one, other) = UnixDatagram::pair()?;
+            let flooding = thread::spawn(move || {
+                // It announces more than there is memory, and sends a lot.
+                let mut block = [0; 64 << 10];
+                block[..8].copy_from_slice(&u64::MAX.to_be_bytes());
+                for _ in 0..VOLUME / block.len() {
+                    peer.write_all(&block).unwrap();
+                }
+            });
+            let datagram = vec![0; 60 << 10];
+            let mut buf = [0; BUFFER];
+            stream.read_exact(&mut buf[..8]).await?;
+            take_peak();
+            let mut read = 8;
+            while read < VOLUME {
+                let n = stream.read(&mut buf).await?;
+                assert_ne!(n, 0);
+                read += n;
+            }
+            for _ in 0..100 {
+                one.send(&datagram).await?;
+                assert_eq!(other.recv(&mut buf).await?, BUFFER, "cut off");
+            }
+            let peak = take_peak();
+            assert!(peak < 4 << 10, "{peak} bytes at the most");
+            flooding.join().unwrap();
+            io::Result::Ok(())
+        };
+        loopgroup::run(main).unwrap().unwrap();
+    });
+}
