@@ -164,7 +164,9 @@ impl UnixListener {
     ///
     /// What the system says, as `AddrInUse` or that the path is too long.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
-        UnixListener::from_std(net::UnixListener::bind(path)?)
+        let path = path.as_ref();
+        let bound = net::UnixListener::bind(path);
+        UnixListener::from_std(bound.map_err(|error| cannot_bind(path, &error))?)
     }
 
     /// Listens at `address`, which may be an abstract one (`from_abstract_name` of the standard library).
@@ -262,6 +264,12 @@ impl Stream for UnixIncoming<'_> {
             .map_ok(|(stream, _)| stream)
             .map(Some)
     }
+}
+
+/// Says which path it was.
+pub(super) fn cannot_bind(path: &Path, error: &io::Error) -> io::Error {
+    let text = format!("cannot bind {}: {error}", path.display());
+    io::Error::new(error.kind(), text)
 }
 
 /// The name that an address has.

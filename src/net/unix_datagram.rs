@@ -6,7 +6,7 @@ use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
 use crate::event_loop::EventLoop;
-use crate::net::unix::RETRY;
+use crate::net::unix::{RETRY, cannot_bind};
 use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
 use crate::time::sleep;
@@ -38,7 +38,9 @@ impl UnixDatagram {
     ///
     /// What the system says, as `AddrInUse`.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
-        UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
+        let path = path.as_ref();
+        let bound = net::UnixDatagram::bind(path);
+        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(path, &error))?)
     }
 
     /// Binds to `address`, which may be an abstract one.

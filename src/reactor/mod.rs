@@ -11,6 +11,7 @@
 //! - Whoever waits for a descriptor is handed out, to be woken by the loop with nothing held.
 
 pub(crate) mod registered;
+pub(crate) mod registration;
 pub(crate) mod source;
 pub(crate) mod table;
 

@@ -17,11 +17,12 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker, ready};
 
-use mio::{Interest, Token};
+use mio::Interest;
 
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
+use crate::reactor::registration::{self, Registration, shut};
 use crate::reactor::source::{Direction, Look, Source, Tick};
 use crate::sync::{Arc, Mutex};
 
@@ -64,13 +65,6 @@ pub struct Registered<T: AsFd> {
     registration: OnceLock<Registration>,
     /// Held while the descriptor goes to a selector: the second of two threads waits for the outcome.
     registering: Mutex<()>,
-}
-
-/// Where a descriptor is watched.
-struct Registration {
-    home: Arc<Shared>,
-    token: Token,
-    source: Arc<Source>,
 }
 
 impl<T: AsFd> Registered<T> {
@@ -307,51 +301,27 @@ impl<T: AsFd> Registered<T> {
     /// Where it is watched; from now on, if it was not.
     fn registration(&self) -> io::Result<&Registration> {
         if self.registration.get().is_none() {
-            let home = home()?;
+            let home = registration::home()?;
             self.register_with(&home)?;
         }
         Ok(self.registration.get().expect("registered a line ago"))
     }
 
     fn register_with(&self, home: &Arc<Shared>) -> io::Result<()> {
-        let Some(table) = &home.port.table else {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this event loop has no selector (its group was built without_io): \
-                 use the socket on a loop of a group with I/O",
-            ));
-        };
-        // Somebody has to wait in that selector.
-        home.ensure_started()
-            .map_err(|reason| crate::error::Rejected::new((), reason))?;
-        let source = Arc::new(Source::default());
-        let fd = self.as_raw_fd();
-        let registering = self.registering.lock();
+        let _registering = self.registering.lock();
         if self.registration.get().is_some() {
             // Another thread was first, perhaps with another loop.
             return Ok(());
         }
-        let token = table.register(fd, &source).ok_or_else(shut)??;
-        let fresh = Registration {
-            home: Arc::clone(home),
-            token,
-            source,
-        };
+        let fresh = Registration::new(home, self.as_raw_fd())?;
         let set = self.registration.set(fresh);
         debug_assert!(set.is_ok(), "only set with the lock held");
-        drop(registering);
         Ok(())
     }
 
     fn deregister(&mut self) {
         if let Some(registration) = self.registration.take() {
-            if let Some(table) = &registration.home.port.table {
-                table.deregister(registration.token);
-            }
-            // Whoever waits has to look again.
-            let mut woken = Vec::new();
-            registration.source.shut(&mut woken);
-            registration.home.wake_all(woken);
+            registration.end();
         }
     }
 }
@@ -389,29 +359,6 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for Registered<T> {
             .field("event_loop", &home)
             .finish()
     }
-}
-
-/// The loop that this thread's descriptors are registered with.
-fn home() -> io::Result<Arc<Shared>> {
-    if let Some(shared) = context::with_local(|local| Arc::clone(&local.shared)) {
-        return Ok(shared);
-    }
-    match context::entered_group() {
-        Some(group) => Ok(Arc::clone(group.next().shared())),
-        None => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "a socket of loopgroup waited on a thread that has no event loop: use it inside a task, \
-             inside loopgroup::run or inside group.block_on",
-        )),
-    }
-}
-
-#[cold]
-fn shut() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::BrokenPipe,
-        "the event loop of this socket is shutting down or has ended",
-    )
 }
 
 fn would_block<R>(result: &io::Result<R>) -> bool {

@@ -79,6 +79,13 @@ pub(crate) struct Source {
 struct Waiters {
     read: Option<Waker>,
     write: Option<Waker>,
+    /// Made when the first future waits: most sockets are read and written by poll functions alone, and
+    /// there are many of them.
+    crowd: Option<Box<Crowd>>,
+}
+
+#[derive(Debug, Default)]
+struct Crowd {
     futures: Vec<Waiter>,
     next: u64,
 }
@@ -155,13 +162,8 @@ impl Source {
         if bits & Direction::Write.mask() != 0 {
             woken.extend(waiters.write.take());
         }
-        let mut index = 0;
-        while index < waiters.futures.len() {
-            if bits & waiters.futures[index].direction.mask() != 0 {
-                woken.push(waiters.futures.swap_remove(index).waker);
-            } else {
-                index += 1;
-            }
+        if let Some(crowd) = &mut waiters.crowd {
+            crowd.take(bits, woken);
         }
     }
 
@@ -182,13 +184,15 @@ impl Source {
         waker: Waker,
     ) -> Option<Waker> {
         let mut waiters = self.waiters.lock();
-        if let Some(waiter) = waiters.futures.iter_mut().find(|one| Some(one.id) == *id) {
+        let crowd = waiters.crowd.get_or_insert_default();
+        let mut futures = crowd.futures.iter_mut();
+        if let Some(waiter) = futures.find(|one| Some(one.id) == *id) {
             return Some(std::mem::replace(&mut waiter.waker, waker));
         }
-        let fresh = waiters.next;
-        waiters.next += 1;
+        let fresh = crowd.next;
+        crowd.next += 1;
         *id = Some(fresh);
-        waiters.futures.push(Waiter {
+        crowd.futures.push(Waiter {
             id: fresh,
             direction,
             waker,
@@ -199,8 +203,23 @@ impl Source {
     /// Takes a future's waker out.
     pub(crate) fn delist(&self, id: u64) -> Option<Waker> {
         let mut waiters = self.waiters.lock();
-        let index = waiters.futures.iter().position(|one| one.id == id)?;
-        Some(waiters.futures.swap_remove(index).waker)
+        let futures = &mut waiters.crowd.as_mut()?.futures;
+        let index = futures.iter().position(|one| one.id == id)?;
+        Some(futures.swap_remove(index).waker)
+    }
+}
+
+impl Crowd {
+    /// Hands out who waits for one of `bits`.
+    fn take(&mut self, bits: usize, woken: &mut Vec<Waker>) {
+        let mut index = 0;
+        while index < self.futures.len() {
+            if bits & self.futures[index].direction.mask() != 0 {
+                woken.push(self.futures.swap_remove(index).waker);
+            } else {
+                index += 1;
+            }
+        }
     }
 }
 
