@@ -1,18 +1,38 @@
-//! Workloads on loopgroup and on its peers, in one process and interleaved rounds.
+//! The same workloads on loopgroup and on its peers, each measurement in a process of its own.
 //!
-//!     cargo run --release --manifest-path benches/compare/Cargo.toml -- lateness [rounds]
+//! ```text
+//! compare [options]                        the parent: plans, runs children in rounds, reports
+//!    └─ compare child <runtime> <workload> [key=value ...]      one measurement, one line of JSON
+//!          └─ compare load <kind> [key=value ...]               the clients of the servers (W8, W10)
+//! ```
+//!
+//! `README.md` says what each workload measures, and how to read the noise.
 
-mod lateness;
+mod catalogue;
+mod child;
+mod latch;
+mod options;
+mod params;
+mod parent;
+mod report;
+mod runtimes;
+mod slot;
+mod stats;
+mod sys;
+mod workloads;
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let workload = args.next().unwrap_or_default();
-    let rounds = args.next().and_then(|text| text.parse().ok()).unwrap_or(3);
-    match workload.as_str() {
-        "lateness" => lateness::main(rounds),
-        _ => {
-            eprintln!("usage: compare lateness [rounds]");
-            std::process::exit(2);
-        }
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1).peekable();
+    match args.peek().map(String::as_str) {
+        Some("child") => child::main(args.skip(1)),
+        _ => match options::Options::parse(args) {
+            Ok(options) => parent::main(&options),
+            Err(text) => {
+                eprintln!("{text}");
+                ExitCode::from(2)
+            }
+        },
     }
 }

@@ -1,0 +1,117 @@
+//! Children: how they are started, how long they may take, and what they said.
+
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::catalogue::Case;
+use crate::runtimes::Runtime;
+
+/// No measurement takes so long unless it hangs.
+const TIMEOUT: Duration = Duration::from_secs(90);
+
+pub(crate) struct Launcher {
+    exe: PathBuf,
+    scale: f64,
+}
+
+impl Launcher {
+    pub(crate) fn new(out: &Path, scale: f64) -> io::Result<Launcher> {
+        std::fs::create_dir_all(out)?;
+        Ok(Launcher {
+            exe: std::env::current_exe()?,
+            scale,
+        })
+    }
+
+    /// Makes one measurement in a process of its own; the error says why it cannot be made.
+    pub(crate) fn measure(
+        &self,
+        case: &Case,
+        runtime: Runtime,
+    ) -> Result<Map<String, Value>, String> {
+        let mut words = Vec::new();
+        if case.pinned {
+            words.extend(["taskset".into(), "-c".into(), "0".into()]);
+        }
+        words.extend(self.program(runtime)?);
+        words.push(case.workload.into());
+        for (key, size) in case.args {
+            words.push(format!("{key}={}", size.at(self.scale)).into());
+        }
+        let child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", words[0].display()))?;
+        parse(listen(child)?)
+    }
+
+    /// The command that a workload is given to.
+    fn program(&self, runtime: Runtime) -> Result<Vec<std::ffi::OsString>, String> {
+        Ok(vec![
+            self.exe.clone().into(),
+            "child".into(),
+            runtime.name().into(),
+        ])
+    }
+}
+
+/// What the child says until it ends, or is ended.
+fn listen(mut child: Child) -> Result<String, String> {
+    let pid = rustix::process::Pid::from_child(&child);
+    let (done, over) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        let late = over.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout);
+        if late {
+            // Not waited for yet, so the number is still the child's.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        late
+    });
+    let mut errors = child.stderr.take().expect("stderr is piped");
+    let errors = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = errors.read_to_string(&mut text);
+        text
+    });
+    let mut text = String::new();
+    let read = child
+        .stdout
+        .take()
+        .expect("stdout is piped")
+        .read_to_string(&mut text);
+    drop(done);
+    let late = watchdog.join().expect("a watchdog does not panic");
+    let status = child.wait().map_err(|error| error.to_string())?;
+    let errors = errors.join().expect("a reader does not panic");
+    if late {
+        return Err(format!("ended after {} s", TIMEOUT.as_secs()));
+    }
+    read.map_err(|error| error.to_string())?;
+    if !status.success() {
+        let errors = errors.trim().replace('\n', " ");
+        return Err(format!("failed ({status}): {errors}"));
+    }
+    Ok(text)
+}
+
+/// The figures in the last line of a child.
+fn parse(text: String) -> Result<Map<String, Value>, String> {
+    let line = text.lines().last().unwrap_or_default();
+    let value: Value =
+        serde_json::from_str(line).map_err(|error| format!("printed {line:?}: {error}"))?;
+    if let Some(reason) = value["cannot"].as_str() {
+        return Err(reason.to_owned());
+    }
+    match &value["figures"] {
+        Value::Object(figures) => Ok(figures.clone()),
+        _ => Err(format!("printed no figures: {line:?}")),
+    }
+}

@@ -1,0 +1,32 @@
+//! All figures of all rounds, as JSON.
+
+use serde_json::{Value, json};
+
+use crate::options::Options;
+use crate::parent::Cell;
+use crate::sys;
+
+pub(crate) fn text(options: &Options, cells: &[Cell]) -> String {
+    let cells: Vec<Value> = cells
+        .iter()
+        .map(|cell| {
+            json!({
+                "workload": cell.case.workload,
+                "case": cell.case.figures[0].title,
+                "runtime": cell.runtime.name(),
+                "rounds": cell.rounds,
+                "cannot": cell.cannot,
+            })
+        })
+        .collect();
+    let all = json!({
+        "machine": sys::machine(),
+        "versions": sys::versions(),
+        "scale": options.scale,
+        "rounds": options.rounds,
+        "cells": cells,
+    });
+    let mut text = serde_json::to_string_pretty(&all).expect("it is made of strings and numbers");
+    text.push('\n');
+    text
+}

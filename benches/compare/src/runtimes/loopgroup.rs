@@ -1,0 +1,107 @@
+//! loopgroup: `loopgroup::run` for work on one loop, a group of one for work from outside.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use ::loopgroup::{EventLoopGroup, JoinHandle, WaitStrategy};
+
+use super::{Remote, Spawn};
+
+pub(crate) struct Loopgroup;
+
+impl Loopgroup {
+    pub(crate) fn run<F: Future>(future: F) -> F::Output {
+        ::loopgroup::run(future).expect("a selector can be made")
+    }
+
+    /// Runs `future` on a group of one loop, and times the shutdown of what it leaves behind.
+    pub(crate) fn run_then_drop<F>(future: F) -> Duration
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let group = group(1, WaitStrategy::Park);
+        group.block_on(group.spawn(future)).expect("it is done");
+        let start = Instant::now();
+        group.shutdown_now().wait();
+        start.elapsed()
+    }
+}
+
+impl Spawn for Loopgroup {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+    type Loop = OneLoop;
+
+    fn spawn<F>(future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        ::loopgroup::spawn_local(future)
+    }
+
+    fn detach<F>(future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        drop(::loopgroup::spawn_local(future));
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        ::loopgroup::yield_now()
+    }
+
+    fn sleep_until(deadline: Instant) -> impl Future<Output = ()> {
+        ::loopgroup::time::sleep_until(deadline)
+    }
+
+    fn detach_at(deadline: Instant, call: impl FnOnce() + Send + 'static) {
+        drop(::loopgroup::spawn_local(async move {
+            ::loopgroup::time::sleep_until(deadline).await;
+            call();
+        }));
+    }
+}
+
+/// A group of one loop that parks when it has nothing to do.
+pub(crate) struct OneLoop(EventLoopGroup);
+
+impl Remote for OneLoop {
+    fn start() -> OneLoop {
+        OneLoop(group(1, WaitStrategy::Park))
+    }
+
+    fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        drop(self.0.next().spawn(future));
+    }
+}
+
+/// A group of one loop that spins for a while before it parks.
+pub(crate) struct SpinningLoop(OneLoop);
+
+impl Remote for SpinningLoop {
+    fn start() -> SpinningLoop {
+        let strategy = WaitStrategy::SpinThenPark(Duration::from_millis(1));
+        SpinningLoop(OneLoop(group(1, strategy)))
+    }
+
+    fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.0.spawn(future);
+    }
+}
+
+/// A group whose threads run already.
+pub(crate) fn group(loops: usize, strategy: WaitStrategy) -> EventLoopGroup {
+    let group = EventLoopGroup::builder()
+        .loops(loops)
+        .wait_strategy(strategy)
+        .build()
+        .expect("a group can be built");
+    group.start().expect("its threads can be started");
+    group
+}

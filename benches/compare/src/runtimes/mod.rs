@@ -1,0 +1,171 @@
+//! The runtimes, and what a workload may ask of one.
+//!
+//! - A runtime is a marker type with [`Spawn`]: functions without `self`, as in user code that finds its
+//!   runtime around it.
+//! - Beside the trait each has functions of its own: `run`, `run_then_drop` and `serve`. They are not in a
+//!   trait since their bounds differ: a future for a work-stealing runtime must be `Send`, and that it is
+//!   can be told only where the runtime is known. [`with_runtime!`] is that place.
+//! - A runtime that has no way to be given work from another thread is fed through a channel ([`fed`]).
+
+mod compio;
+mod fed;
+pub(crate) mod floor;
+mod futures;
+mod glommio;
+pub(crate) mod loopgroup;
+mod monoio;
+mod smol;
+mod smol_local;
+mod tokio_current;
+mod tokio_local;
+mod tokio_multi;
+
+use std::future::Future;
+use std::time::Instant;
+
+#[cfg(feature = "full")]
+pub(crate) use self::{compio::Compio, glommio::Glommio, monoio::Monoio};
+pub(crate) use self::{
+    futures::Futures, loopgroup::Loopgroup, smol::Smol, smol_local::SmolLocal,
+    tokio_current::TokioCurrent, tokio_local::TokioLocal, tokio_multi::TokioMulti,
+};
+
+/// What code finds around it on the loop that runs it.
+pub(crate) trait Spawn: 'static {
+    /// Resolves when the task is done. What it resolves to differs, and no workload looks at it.
+    type Handle<T: Send + 'static>: Future;
+    /// One loop on a thread of its own.
+    type Loop: Remote;
+
+    fn spawn<F>(future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static;
+
+    /// Spawns a task that nobody waits for.
+    fn detach<F>(future: F)
+    where
+        F: Future<Output = ()> + Send + 'static;
+
+    /// The runtime's own way to let others go first.
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        yield_once()
+    }
+
+    fn sleep_until(deadline: Instant) -> impl Future<Output = ()>;
+
+    /// Spawns a task that sleeps, then calls; nobody waits for it.
+    fn detach_at(deadline: Instant, call: impl FnOnce() + Send + 'static);
+}
+
+/// A loop that is given work from outside; its thread ends with the process.
+pub(crate) trait Remote: Send + Sync + 'static {
+    fn start() -> Self;
+
+    /// Spawns a task that nobody waits for.
+    fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static;
+}
+
+/// Wakes itself and is pending once: the yield of runtimes that have none of their own.
+async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+macro_rules! runtimes {
+    ($($variant:ident = $name:literal,)*) => {
+        /// Everything that can stand in a column.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Runtime { $($variant,)* }
+
+        impl Runtime {
+            pub(crate) const ALL: &[Runtime] = &[$(Runtime::$variant,)*];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Runtime::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+runtimes! {
+    Loopgroup = "loopgroup",
+    LoopgroupSpin = "loopgroup-spin",
+    Floor = "floor",
+    FloorSpin = "floor-spin",
+    TokioCurrent = "tokio-current",
+    TokioLocal = "tokio-local",
+    TokioMulti = "tokio-multi",
+    Smol = "smol",
+    SmolLocal = "smol-local",
+    Futures = "futures",
+    Monoio = "monoio",
+    Glommio = "glommio",
+    Compio = "compio",
+    Netty = "netty",
+}
+
+impl Runtime {
+    pub(crate) fn named(name: &str) -> Option<Runtime> {
+        Runtime::ALL.iter().copied().find(|it| it.name() == name)
+    }
+
+    /// Whether it is loopgroup or the floor, and so no peer to be beaten.
+    pub(crate) fn is_peer(self) -> bool {
+        use Runtime::{Floor, FloorSpin, Loopgroup, LoopgroupSpin};
+        !matches!(self, Loopgroup | LoopgroupSpin | Floor | FloorSpin)
+    }
+
+    /// Whether it is only there to show spinning, in workloads that wait.
+    pub(crate) fn spins(self) -> bool {
+        matches!(self, Runtime::LoopgroupSpin | Runtime::FloorSpin)
+    }
+
+    /// Whether this build has it.
+    pub(crate) fn is_built(self) -> bool {
+        use Runtime::{Compio, Glommio, Monoio};
+        cfg!(feature = "full") || !matches!(self, Monoio | Glommio | Compio)
+    }
+}
+
+/// Evaluates an expression with `$R` standing for the runtime's type; `Err(Cannot)` if it has none.
+macro_rules! with_runtime {
+    ($runtime:expr, $R:ident => $body:expr) => {{
+        macro_rules! on {
+            ($type:ident) => {{
+                type $R = $crate::runtimes::$type;
+                Ok($body)
+            }};
+        }
+        use $crate::runtimes::Runtime;
+        match $runtime {
+            Runtime::Loopgroup => on!(Loopgroup),
+            Runtime::TokioCurrent => on!(TokioCurrent),
+            Runtime::TokioLocal => on!(TokioLocal),
+            Runtime::TokioMulti => on!(TokioMulti),
+            Runtime::Smol => on!(Smol),
+            Runtime::SmolLocal => on!(SmolLocal),
+            Runtime::Futures => on!(Futures),
+            #[cfg(feature = "full")]
+            Runtime::Monoio => on!(Monoio),
+            #[cfg(feature = "full")]
+            Runtime::Glommio => on!(Glommio),
+            #[cfg(feature = "full")]
+            Runtime::Compio => on!(Compio),
+            other => Err($crate::child::Cannot(format!(
+                "{} has no such workload",
+                other.name()
+            ))),
+        }
+    }};
+}
+pub(crate) use with_runtime;

@@ -1,0 +1,63 @@
+//! tokio, `multi_thread`, with its default of a worker per core: the one here that moves tasks about.
+//!
+//! - The workload itself runs on a worker, not on the thread that waits in `block_on`.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use super::tokio_current::tokio_spawn;
+use super::{Remote, Spawn};
+
+pub(crate) struct TokioMulti;
+
+impl TokioMulti {
+    pub(crate) fn run<F>(future: F) -> F::Output
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let runtime = runtime();
+        let task = runtime.spawn(future);
+        runtime.block_on(task).expect("nobody cancels it")
+    }
+
+    pub(crate) fn run_then_drop<F>(future: F) -> Duration
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let runtime = runtime();
+        let task = runtime.spawn(future);
+        runtime.block_on(task).expect("nobody cancels it");
+        let start = Instant::now();
+        drop(runtime);
+        start.elapsed()
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be built")
+}
+
+tokio_spawn!(TokioMulti, MultiLoop);
+
+/// All workers: there is no spawning onto one of them.
+pub(crate) struct MultiLoop(Runtime);
+
+impl Remote for MultiLoop {
+    fn start() -> MultiLoop {
+        MultiLoop(runtime())
+    }
+
+    fn spawn<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        drop(self.0.spawn(future));
+    }
+}
