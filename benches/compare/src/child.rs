@@ -12,16 +12,33 @@ use crate::workloads;
 pub(crate) type Outcome = Result<Figures, Cannot>;
 
 /// The figures of one measurement, by the names of the catalogue.
-#[derive(Debug, Default)]
-pub(crate) struct Figures(Vec<(&'static str, f64)>);
+#[derive(Debug)]
+pub(crate) struct Figures {
+    figures: Vec<(&'static str, f64)>,
+    /// What has to be known to read them.
+    note: Option<String>,
+}
 
 impl Figures {
+    pub(crate) fn get(&self, name: &str) -> f64 {
+        let figure = self.figures.iter().find(|(it, _)| *it == name);
+        figure.map_or(f64::NAN, |(_, figure)| *figure)
+    }
+
     pub(crate) fn one(name: &'static str, figure: f64) -> Figures {
-        Figures(vec![(name, figure)])
+        Figures {
+            figures: vec![(name, figure)],
+            note: None,
+        }
     }
 
     pub(crate) fn with(mut self, name: &'static str, figure: f64) -> Figures {
-        self.0.push((name, figure));
+        self.figures.push((name, figure));
+        self
+    }
+
+    pub(crate) fn note(mut self, note: String) -> Figures {
+        self.note = Some(note);
         self
     }
 }
@@ -56,12 +73,12 @@ pub(crate) fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
 
 fn to_json(outcome: &Outcome) -> Value {
     match outcome {
-        Ok(Figures(figures)) => {
+        Ok(Figures { figures, note }) => {
             let figures: Map<_, _> = figures
                 .iter()
                 .map(|&(name, figure)| (name.to_owned(), json!(figure)))
                 .collect();
-            json!({ "figures": figures })
+            json!({ "figures": figures, "note": note })
         }
         Err(Cannot(reason)) => json!({ "cannot": reason }),
     }

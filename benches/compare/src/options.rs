@@ -13,6 +13,7 @@ usage: compare [options]
   --scale X            multiplies counts and durations (default: 1)
   --out DIR            where results go (default: target/compare)
   --quick              a smoke test: one round, tiny counts, tokio, smol, floor and loopgroup
+  --awake              keeps the cores from halting meanwhile (needs chrt and taskset)
   --list               says what there is, and ends";
 
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) scale: f64,
     pub(crate) out: PathBuf,
+    /// Whether spinners of the lowest priority keep the cores awake.
+    pub(crate) awake: bool,
 }
 
 impl Options {
@@ -34,6 +37,7 @@ impl Options {
             rounds: 5,
             scale: 1.0,
             out: PathBuf::from("target/compare"),
+            awake: false,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or(format!("{arg}: what?\n{USAGE}"));
@@ -43,6 +47,7 @@ impl Options {
                 "--rounds" => options.rounds = number(&arg, &value()?)?,
                 "--scale" => options.scale = number(&arg, &value()?)?,
                 "--out" => options.out = value()?.into(),
+                "--awake" => options.awake = true,
                 "--quick" => {
                     options.runtimes = runtimes("loopgroup,floor,tokio,smol")?;
                     options.rounds = 1;
@@ -67,7 +72,7 @@ fn workloads(text: &str) -> Result<Vec<String>, String> {
     text.split(',')
         .map(|name| {
             let name = name.to_lowercase();
-            match catalogue::CASES.iter().any(|case| case.workload == name) {
+            match catalogue::CASES.iter().any(|case| case.family() == name) {
                 true => Ok(name),
                 false => Err(format!("{name}: no such workload\n{}", list())),
             }
@@ -100,7 +105,7 @@ fn list() -> String {
     let mut text = String::from("workloads:\n");
     for case in catalogue::CASES {
         for figure in case.figures {
-            text += &format!("  {:4} {}, {}\n", case.workload, figure.title, figure.unit);
+            text += &format!("  {:4} {}, {}\n", case.family(), figure.title, figure.unit);
         }
     }
     text += "runtimes:\n";

@@ -1,6 +1,10 @@
 //! What the system and the build say about themselves.
 
 use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Processor, cores and kernel, in a line.
 pub(crate) fn machine() -> String {
@@ -40,4 +44,55 @@ pub(crate) fn versions() -> Vec<(&'static str, &'static str)> {
         }
     }
     versions
+}
+
+/// The CPU time that this process has used, by all its threads.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Bytes of this process in memory, in whole pages.
+pub(crate) fn resident() -> i64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as i64
+}
+
+/// CPU time in nanoseconds and context switches of all threads but the main one.
+pub(crate) fn other_threads() -> (u64, u64) {
+    let (mut nanos, mut switches) = (0, 0);
+    let main = std::process::id().to_string();
+    for thread in fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        if thread.file_name().to_str() == Some(&main) {
+            continue;
+        }
+        let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let first: Option<u64> = read("schedstat")
+            .split(' ')
+            .next()
+            .and_then(|it| it.parse().ok());
+        nanos += first.unwrap_or(0);
+        for line in read("status").lines() {
+            // "voluntary_ctxt_switches:" and "nonvoluntary_ctxt_switches:"
+            if let Some((name, count)) = line.split_once(':')
+                && name.ends_with("ctxt_switches")
+            {
+                switches += count.trim().parse().unwrap_or(0);
+            }
+        }
+    }
+    (nanos, switches)
+}
+
+/// Raises the limit of open files as far as it may be; says what it is now.
+pub(crate) fn raise_open_files() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

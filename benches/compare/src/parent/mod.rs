@@ -3,25 +3,32 @@
 //! - One child at a time, so that measurements do not disturb each other.
 //! - Rounds are interleaved and the order of runtimes rotates: what drifts, drifts for all.
 
+pub(crate) mod awake;
+mod netty;
 mod process;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use serde_json::{Map, Value};
+
 use crate::catalogue::{CASES, Case, Who};
 use crate::options::Options;
 use crate::report;
 use crate::runtimes::Runtime;
-use process::Launcher;
+use awake::Awake;
+use process::{Answer, Launcher};
 
 /// All rounds of a case on a runtime.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) case: &'static Case,
     pub(crate) runtime: Runtime,
-    /// By round: what the child printed.
-    pub(crate) rounds: Vec<serde_json::Map<String, serde_json::Value>>,
+    /// By round: the figures that the child printed.
+    pub(crate) rounds: Vec<Map<String, Value>>,
+    /// What the child said about them.
+    pub(crate) note: Option<String>,
     /// Why there are no more rounds.
     pub(crate) cannot: Option<String>,
 }
@@ -29,17 +36,25 @@ pub(crate) struct Cell {
 impl Cell {
     /// The figure of that name, of each round.
     pub(crate) fn samples(&self, key: &str) -> Vec<f64> {
-        let number = |round: &serde_json::Map<_, serde_json::Value>| round.get(key)?.as_f64();
+        let number = |round: &Map<String, Value>| round.get(key)?.as_f64();
         self.rounds.iter().filter_map(number).collect()
     }
 }
 
 pub(crate) fn main(options: &Options) -> ExitCode {
     let mut cells = plan(options);
-    let launcher = match Launcher::new(&options.out, options.scale) {
+    let launcher = match Launcher::new(options) {
         Ok(launcher) => launcher,
         Err(error) => {
             eprintln!("{}: {error}", options.out.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    let awake = options.awake.then(Awake::start).transpose();
+    let _awake = match awake {
+        Ok(awake) => awake,
+        Err(error) => {
+            eprintln!("--awake: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -52,7 +67,10 @@ pub(crate) fn main(options: &Options) -> ExitCode {
                 progress.step(round, cell);
                 if cell.cannot.is_none() {
                     match launcher.measure(cell.case, cell.runtime) {
-                        Ok(figures) => cell.rounds.push(figures),
+                        Ok(Answer { figures, note }) => {
+                            cell.rounds.push(figures);
+                            cell.note = note;
+                        }
                         Err(reason) => cell.cannot = Some(reason),
                     }
                 }
@@ -72,7 +90,7 @@ pub(crate) fn main(options: &Options) -> ExitCode {
 /// The cells of the chosen cases and runtimes, case by case.
 fn plan(options: &Options) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for case in CASES.iter().filter(|case| options.wants(case.workload)) {
+    for case in CASES.iter().filter(|case| options.wants(case.family())) {
         for &runtime in &options.runtimes {
             let takes_part = match case.who {
                 Who::Everybody => !runtime.spins(),
@@ -84,6 +102,7 @@ fn plan(options: &Options) -> Vec<Cell> {
                     case,
                     runtime,
                     rounds: Vec::new(),
+                    note: None,
                     cannot: None,
                 });
             }

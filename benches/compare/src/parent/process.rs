@@ -1,39 +1,51 @@
 //! Children: how they are started, how long they may take, and what they said.
 
+use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::netty;
 use crate::catalogue::Case;
+use crate::options::Options;
 use crate::runtimes::Runtime;
 
 /// No measurement takes so long unless it hangs.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
+/// What a child found out.
+pub(crate) struct Answer {
+    pub(crate) figures: Map<String, Value>,
+    pub(crate) note: Option<String>,
+}
+
 pub(crate) struct Launcher {
     exe: PathBuf,
     scale: f64,
+    /// How to start Netty, or why it cannot be started.
+    netty: Result<Vec<OsString>, String>,
 }
 
 impl Launcher {
-    pub(crate) fn new(out: &Path, scale: f64) -> io::Result<Launcher> {
-        std::fs::create_dir_all(out)?;
+    pub(crate) fn new(options: &Options) -> io::Result<Launcher> {
+        std::fs::create_dir_all(&options.out)?;
+        let exe = std::env::current_exe()?;
         Ok(Launcher {
-            exe: std::env::current_exe()?,
-            scale,
+            netty: match options.runtimes.contains(&Runtime::Netty) {
+                true => netty::command(&options.out.join("netty"), &exe),
+                false => Err("nobody asked for it".into()),
+            },
+            exe,
+            scale: options.scale,
         })
     }
 
     /// Makes one measurement in a process of its own; the error says why it cannot be made.
-    pub(crate) fn measure(
-        &self,
-        case: &Case,
-        runtime: Runtime,
-    ) -> Result<Map<String, Value>, String> {
+    pub(crate) fn measure(&self, case: &Case, runtime: Runtime) -> Result<Answer, String> {
         let mut words = Vec::new();
         if case.pinned {
             words.extend(["taskset".into(), "-c".into(), "0".into()]);
@@ -54,7 +66,10 @@ impl Launcher {
     }
 
     /// The command that a workload is given to.
-    fn program(&self, runtime: Runtime) -> Result<Vec<std::ffi::OsString>, String> {
+    fn program(&self, runtime: Runtime) -> Result<Vec<OsString>, String> {
+        if runtime == Runtime::Netty {
+            return self.netty.clone();
+        }
         Ok(vec![
             self.exe.clone().into(),
             "child".into(),
@@ -103,7 +118,7 @@ fn listen(mut child: Child) -> Result<String, String> {
 }
 
 /// The figures in the last line of a child.
-fn parse(text: String) -> Result<Map<String, Value>, String> {
+fn parse(text: String) -> Result<Answer, String> {
     let line = text.lines().last().unwrap_or_default();
     let value: Value =
         serde_json::from_str(line).map_err(|error| format!("printed {line:?}: {error}"))?;
@@ -111,7 +126,10 @@ fn parse(text: String) -> Result<Map<String, Value>, String> {
         return Err(reason.to_owned());
     }
     match &value["figures"] {
-        Value::Object(figures) => Ok(figures.clone()),
+        Value::Object(figures) => Ok(Answer {
+            figures: figures.clone(),
+            note: value["note"].as_str().map(str::to_owned),
+        }),
         _ => Err(format!("printed no figures: {line:?}")),
     }
 }

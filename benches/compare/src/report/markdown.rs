@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::summary::{Entry, Row};
 use crate::options::Options;
 use crate::parent::Cell;
-use crate::runtimes::Runtime;
+use crate::runtimes::{Runtime, drivers};
 use crate::sys;
 
 pub(crate) fn text(options: &Options, cells: &[Cell], rows: &[Row]) -> String {
@@ -28,11 +28,17 @@ fn head(text: &mut String, options: &Options) {
     put(
         text,
         format_args!(
-            "{}. {}. Medians of {} interleaved rounds at scale {}, each measurement in a process of its own.\n\n",
+            "{}. {}. {}. Medians of {} interleaved rounds at scale {}, each measurement in a process of its own{}.\n\n",
             sys::machine(),
             versions.join(", "),
+            drivers(),
             options.rounds,
-            options.scale
+            options.scale,
+            if options.awake {
+                "; spinners of the lowest priority kept the cores awake"
+            } else {
+                ""
+            },
         ),
     );
 }
@@ -97,14 +103,14 @@ fn medians(text: &mut String, options: &Options, rows: &[Row]) {
     text.push('\n');
 }
 
-/// What could not be measured, by reason.
+/// What could not be measured, by reason, or not as it was asked for.
 fn absent(text: &mut String, cells: &[Cell]) {
     let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for cell in cells {
         if let Some(reason) = &cell.cannot {
             let workloads = reasons.entry((cell.runtime.name(), reason)).or_default();
-            if !workloads.contains(&cell.case.workload) {
-                workloads.push(cell.case.workload);
+            if !workloads.contains(&cell.case.family()) {
+                workloads.push(cell.case.family());
             }
         }
     }
@@ -126,6 +132,12 @@ fn absent(text: &mut String, cells: &[Cell]) {
                 workloads.join(", ").to_uppercase()
             ),
         );
+    }
+    for cell in cells {
+        if let Some(note) = &cell.note {
+            let (runtime, workload) = (cell.runtime.name(), cell.case.family().to_uppercase());
+            put(text, format_args!("- {runtime}, {workload}: {note}\n"));
+        }
     }
     if text.ends_with("\n\n") {
         *text += "Nothing: all that was asked for was measured.\n";

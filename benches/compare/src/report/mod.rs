@@ -1,4 +1,4 @@
-//! What comes out: all figures as JSON, tables in Markdown, a picture.
+//! What comes out: all figures as JSON, tables in Markdown.
 
 mod markdown;
 mod raw;

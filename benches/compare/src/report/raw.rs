@@ -15,6 +15,7 @@ pub(crate) fn text(options: &Options, cells: &[Cell]) -> String {
                 "case": cell.case.figures[0].title,
                 "runtime": cell.runtime.name(),
                 "rounds": cell.rounds,
+                "note": cell.note,
                 "cannot": cell.cannot,
             })
         })
@@ -24,6 +25,7 @@ pub(crate) fn text(options: &Options, cells: &[Cell]) -> String {
         "versions": sys::versions(),
         "scale": options.scale,
         "rounds": options.rounds,
+        "awake": options.awake,
         "cells": cells,
     });
     let mut text = serde_json::to_string_pretty(&all).expect("it is made of strings and numbers");

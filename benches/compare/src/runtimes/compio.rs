@@ -2,13 +2,19 @@
 #![cfg(feature = "full")]
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use ::compio::BufResult;
+use ::compio::buf::{IntoInner, IoBuf};
+use ::compio::io::{AsyncRead, AsyncWriteExt};
+use ::compio::net::{TcpListener, TcpStream};
 use ::compio::runtime::{JoinHandle, Runtime, spawn};
 use ::compio::time::sleep_until;
 
-use super::Spawn;
+use super::echo::listener;
 use super::fed::fed_loop;
+use super::{Serve, Spawn};
 
 pub(crate) struct Compio;
 
@@ -23,6 +29,15 @@ impl Compio {
         let start = Instant::now();
         drop(runtime);
         start.elapsed()
+    }
+}
+
+/// Which driver the runtime chooses here.
+pub(crate) fn driver() -> &'static str {
+    match Runtime::new() {
+        Ok(runtime) if runtime.driver_type().is_iouring() => "io_uring",
+        Ok(_) => "epoll",
+        Err(_) => "nothing",
     }
 }
 
@@ -63,3 +78,37 @@ impl Spawn for Compio {
 }
 
 fed_loop!(Compio);
+
+impl Serve for Compio {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        std::thread::spawn(move || {
+            Compio::run(async move {
+                let listener = TcpListener::from_std(listener).expect("the runtime has I/O");
+                loop {
+                    if let Ok((stream, _)) = listener.accept().await {
+                        spawn(echo(stream, buffer)).detach();
+                    }
+                }
+            })
+        });
+        address
+    }
+}
+
+async fn echo(mut stream: TcpStream, buffer: usize) {
+    let mut buffer = Vec::with_capacity(buffer);
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    loop {
+        let BufResult(len, filled) = stream.read(buffer).await;
+        let Ok(len @ 1..) = len else { return };
+        let BufResult(written, slice) = stream.write_all(filled.slice(..len)).await;
+        if written.is_err() {
+            return;
+        }
+        buffer = slice.into_inner();
+        buffer.clear();
+    }
+}

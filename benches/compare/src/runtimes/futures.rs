@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::future::RemoteHandle;
 use futures::task::LocalSpawnExt;
 
-use super::Spawn;
 use super::fed::fed_loop;
+use super::{Serve, Spawn};
 
 thread_local! {
     static CURRENT: RefCell<Option<LocalSpawner>> = const { RefCell::new(None) };
@@ -73,3 +74,9 @@ impl Spawn for Futures {
 }
 
 fed_loop!(Futures);
+
+impl Serve for Futures {
+    fn serve(_: usize) -> SocketAddr {
+        unreachable!("{NO_DRIVER}")
+    }
+}

@@ -2,13 +2,17 @@
 #![cfg(feature = "full")]
 
 use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use ::glommio::net::TcpListener;
 use ::glommio::timer::Timer;
 use ::glommio::{LocalExecutor, LocalExecutorBuilder, Placement, Task};
 
-use super::Spawn;
+use super::echo::echo;
 use super::fed::fed_loop;
+use super::{Serve, Spawn};
 
 pub(crate) struct Glommio;
 
@@ -55,10 +59,8 @@ impl Spawn for Glommio {
         ::glommio::spawn_local(future).detach();
     }
 
-    fn sleep_until(deadline: Instant) -> impl Future<Output = ()> {
-        async move {
-            timer(deadline).await;
-        }
+    async fn sleep_until(deadline: Instant) {
+        timer(deadline).await;
     }
 
     fn detach_at(deadline: Instant, call: impl FnOnce() + Send + 'static) {
@@ -71,3 +73,25 @@ impl Spawn for Glommio {
 }
 
 fed_loop!(Glommio);
+
+impl Serve for Glommio {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (say, address) = mpsc::channel();
+        std::thread::spawn(move || {
+            Glommio::run(async move {
+                // Its listener is made on its executor, and from nothing else.
+                let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+                let address = listener.local_addr().expect("it is bound");
+                say.send(address).expect("somebody waits for it");
+                loop {
+                    if let Ok(stream) = listener.accept().await
+                        && stream.set_nodelay(true).is_ok()
+                    {
+                        ::glommio::spawn_local(echo(stream, buffer)).detach();
+                    }
+                }
+            })
+        });
+        address.recv().expect("the executor starts")
+    }
+}

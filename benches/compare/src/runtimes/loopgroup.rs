@@ -1,11 +1,14 @@
 //! loopgroup: `loopgroup::run` for work on one loop, a group of one for work from outside.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use ::loopgroup::net::Server;
 use ::loopgroup::{EventLoopGroup, JoinHandle, WaitStrategy};
 
-use super::{Remote, Spawn};
+use super::echo::echo;
+use super::{Remote, Serve, Spawn};
 
 pub(crate) struct Loopgroup;
 
@@ -62,6 +65,30 @@ impl Spawn for Loopgroup {
     }
 }
 
+impl Serve for Loopgroup {
+    fn serve(buffer: usize) -> SocketAddr {
+        serve(buffer, 1)
+    }
+}
+
+/// Serves on a group of so many loops; the first of them accepts, too.
+pub(crate) fn serve(buffer: usize, loops: usize) -> SocketAddr {
+    let group = group(loops, WaitStrategy::Park);
+    let server = Server::bind("127.0.0.1:0")
+        .expect("that is an address")
+        .workers(&group)
+        .serve(move |stream, _| async move {
+            if stream.set_nodelay(true).is_ok() {
+                echo(stream, buffer).await;
+            }
+        })
+        .expect("there is a free port");
+    let address = server.local_addr();
+    // The server holds its group weakly: this keeps both until the process ends.
+    std::thread::spawn(move || group.block_on(server));
+    address
+}
+
 /// A group of one loop that parks when it has nothing to do.
 pub(crate) struct OneLoop(EventLoopGroup);
 
@@ -83,7 +110,7 @@ pub(crate) struct SpinningLoop(OneLoop);
 
 impl Remote for SpinningLoop {
     fn start() -> SpinningLoop {
-        let strategy = WaitStrategy::SpinThenPark(Duration::from_millis(1));
+        let strategy = WaitStrategy::SpinThenPark(Duration::from_micros(50));
         SpinningLoop(OneLoop(group(1, strategy)))
     }
 

@@ -2,12 +2,13 @@
 //!
 //! - A runtime is a marker type with [`Spawn`]: functions without `self`, as in user code that finds its
 //!   runtime around it.
-//! - Beside the trait each has functions of its own: `run`, `run_then_drop` and `serve`. They are not in a
-//!   trait since their bounds differ: a future for a work-stealing runtime must be `Send`, and that it is
-//!   can be told only where the runtime is known. [`with_runtime!`] is that place.
+//! - Beside the trait each has functions of its own, `run` and `run_then_drop`. They are not in a trait since their
+//!   bounds differ: a future for a work-stealing runtime must be `Send`, and that it is can be told only where
+//!   the runtime is known. [`with_runtime!`] is that place.
 //! - A runtime that has no way to be given work from another thread is fed through a channel ([`fed`]).
 
 mod compio;
+mod echo;
 mod fed;
 pub(crate) mod floor;
 mod futures;
@@ -21,6 +22,7 @@ mod tokio_local;
 mod tokio_multi;
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 #[cfg(feature = "full")]
@@ -66,6 +68,12 @@ pub(crate) trait Remote: Send + Sync + 'static {
     fn spawn<F>(&self, future: F)
     where
         F: Future<Output = ()> + Send + 'static;
+}
+
+/// An echo server on one thread, until the process ends.
+pub(crate) trait Serve {
+    /// Starts it, with handlers that have a buffer of so many bytes each; says where it listens.
+    fn serve(buffer: usize) -> SocketAddr;
 }
 
 /// Wakes itself and is pending once: the yield of runtimes that have none of their own.
@@ -132,18 +140,51 @@ impl Runtime {
 
     /// Whether this build has it.
     pub(crate) fn is_built(self) -> bool {
-        use Runtime::{Compio, Glommio, Monoio};
-        cfg!(feature = "full") || !matches!(self, Monoio | Glommio | Compio)
+        use Runtime::{Compio, Glommio, Monoio, Netty};
+        cfg!(feature = "full") || !matches!(self, Monoio | Glommio | Compio | Netty)
     }
 }
 
-/// Evaluates an expression with `$R` standing for the runtime's type; `Err(Cannot)` if it has none.
+/// What the runtimes on io_uring make of this system.
+#[cfg(feature = "full")]
+pub(crate) fn drivers() -> String {
+    let (monoio, compio) = (monoio::driver(), compio::driver());
+    format!("monoio runs on {monoio}, compio on {compio}, glommio on io_uring, Netty on NIO")
+}
+
+#[cfg(not(feature = "full"))]
+pub(crate) fn drivers() -> String {
+    "All on epoll".into()
+}
+
+/// Why a runtime cannot do a workload, where that is known beforehand.
+pub(crate) fn refusal(runtime: Runtime, workload: &str) -> Option<&'static str> {
+    match (runtime, workload) {
+        (Runtime::Futures, "w7.churn" | "w7.lateness" | "w8" | "w10.idle" | "w10.rate") => {
+            Some(futures::NO_DRIVER)
+        }
+        (Runtime::Monoio, "w3") => {
+            Some("a task that yields runs again at once: tasks take no turns")
+        }
+        (Runtime::Smol | Runtime::SmolLocal, "w14") => Some(smol::NO_END),
+        (Runtime::TokioMulti, "w5") => {
+            Some("tasks have no loop of their own: both run on one worker")
+        }
+        _ => None,
+    }
+}
+
+/// Evaluates an expression with `$R` standing for the runtime's type.
+///
+/// # Panics
+///
+/// If it has none: for the floor, for variants of others, and for what is not in this build.
 macro_rules! with_runtime {
     ($runtime:expr, $R:ident => $body:expr) => {{
         macro_rules! on {
             ($type:ident) => {{
                 type $R = $crate::runtimes::$type;
-                Ok($body)
+                $body
             }};
         }
         use $crate::runtimes::Runtime;
@@ -161,10 +202,7 @@ macro_rules! with_runtime {
             Runtime::Glommio => on!(Glommio),
             #[cfg(feature = "full")]
             Runtime::Compio => on!(Compio),
-            other => Err($crate::child::Cannot(format!(
-                "{} has no such workload",
-                other.name()
-            ))),
+            other => unreachable!("{} has no type", other.name()),
         }
     }};
 }

@@ -5,13 +5,18 @@
 #![cfg(feature = "full")]
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use ::monoio::buf::IoBuf;
+use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
+use ::monoio::net::{TcpListener, TcpStream};
 use ::monoio::time::sleep_until;
 use ::monoio::{FusionDriver, RuntimeBuilder, task::JoinHandle};
 
-use super::Spawn;
+use super::echo::listener;
 use super::fed::fed_loop;
+use super::{Serve, Spawn};
 
 pub(crate) struct Monoio;
 
@@ -79,3 +84,36 @@ impl Spawn for Monoio {
 }
 
 fed_loop!(Monoio);
+
+impl Serve for Monoio {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        std::thread::spawn(move || {
+            Monoio::run(async move {
+                let listener = TcpListener::from_std(listener).expect("the runtime has I/O");
+                loop {
+                    if let Ok((stream, _)) = listener.accept().await {
+                        ::monoio::spawn(echo(stream, buffer));
+                    }
+                }
+            })
+        });
+        address
+    }
+}
+
+async fn echo(mut stream: TcpStream, buffer: usize) {
+    let mut buffer = vec![0; buffer];
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    loop {
+        let (len, filled) = stream.read(buffer).await;
+        let Ok(len @ 1..) = len else { return };
+        let (written, slice) = stream.write_all(filled.slice(..len)).await;
+        if written.is_err() {
+            return;
+        }
+        buffer = slice.into_inner();
+    }
+}

@@ -5,12 +5,14 @@
 
 use std::cell::Cell;
 use std::future::{Future, pending};
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use async_executor::{Executor, StaticExecutor, Task};
-use async_io::Timer;
+use async_io::{Async, Timer};
 
-use super::{Remote, Spawn};
+use super::echo::{echo, listener};
+use super::{Remote, Serve, Spawn};
 
 thread_local! {
     static CURRENT: Cell<Option<&'static StaticExecutor>> = const { Cell::new(None) };
@@ -56,10 +58,8 @@ impl Spawn for Smol {
         current().spawn(future).detach();
     }
 
-    fn sleep_until(deadline: Instant) -> impl Future<Output = ()> {
-        async move {
-            Timer::at(deadline).await;
-        }
+    async fn sleep_until(deadline: Instant) {
+        Timer::at(deadline).await;
     }
 
     fn detach_at(deadline: Instant, call: impl FnOnce() + Send + 'static) {
@@ -87,5 +87,25 @@ impl Remote for SmolLoop {
         F: Future<Output = ()> + Send + 'static,
     {
         self.0.spawn(future).detach();
+    }
+}
+
+impl Serve for Smol {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        std::thread::spawn(move || Smol::run(accept::<Smol>(listener, buffer)));
+        address
+    }
+}
+
+/// Accepts and serves, each connection in a task of the runtime.
+pub(super) async fn accept<R: Spawn>(listener: TcpListener, buffer: usize) {
+    let listener = Async::new_nonblocking(listener).expect("the reactor takes it");
+    loop {
+        if let Ok((stream, _)) = listener.accept().await
+            && stream.get_ref().set_nodelay(true).is_ok()
+        {
+            R::detach(echo(stream, buffer));
+        }
     }
 }

@@ -1,14 +1,16 @@
 //! smol's `LocalExecutor`, leaked as [`Smol`](super::Smol) is; fed through a channel from outside.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use async_executor::{LocalExecutor, StaticLocalExecutor, Task};
 use async_io::Timer;
 
-use super::Spawn;
+use super::echo::listener;
 use super::fed::fed_loop;
-use super::smol::NO_END;
+use super::smol::{NO_END, accept};
+use super::{Serve, Spawn};
 
 thread_local! {
     static CURRENT: &'static StaticLocalExecutor = LocalExecutor::new().leak();
@@ -46,10 +48,8 @@ impl Spawn for SmolLocal {
         SmolLocal::spawn(future).detach();
     }
 
-    fn sleep_until(deadline: Instant) -> impl Future<Output = ()> {
-        async move {
-            Timer::at(deadline).await;
-        }
+    async fn sleep_until(deadline: Instant) {
+        Timer::at(deadline).await;
     }
 
     fn detach_at(deadline: Instant, call: impl FnOnce() + Send + 'static) {
@@ -61,3 +61,11 @@ impl Spawn for SmolLocal {
 }
 
 fed_loop!(SmolLocal);
+
+impl Serve for SmolLocal {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        std::thread::spawn(move || SmolLocal::run(accept::<SmolLocal>(listener, buffer)));
+        address
+    }
+}

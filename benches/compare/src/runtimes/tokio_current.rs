@@ -1,12 +1,16 @@
 //! tokio, `current_thread`: `tokio::spawn` at home, `Handle::spawn` from outside.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-use super::{Remote, Spawn};
+use super::echo::listener;
+use super::{Remote, Serve, Spawn};
 
 pub(crate) struct TokioCurrent;
 
@@ -89,5 +93,43 @@ impl Remote for CurrentLoop {
         F: Future<Output = ()> + Send + 'static,
     {
         drop(self.0.spawn(future));
+    }
+}
+
+impl Serve for TokioCurrent {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        std::thread::spawn(move || {
+            TokioCurrent::run(accept(listener, buffer, |stream, buffer| {
+                tokio::spawn(echo(stream, buffer));
+            }))
+        });
+        address
+    }
+}
+
+/// Accepts and serves, each connection in a task that `spawn` makes.
+pub(super) async fn accept(
+    listener: std::net::TcpListener,
+    buffer: usize,
+    spawn: fn(TcpStream, usize),
+) {
+    let listener = TcpListener::from_std(listener).expect("the runtime has I/O");
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            spawn(stream, buffer);
+        }
+    }
+}
+
+pub(super) async fn echo(mut stream: TcpStream, buffer: usize) {
+    let mut buffer = vec![0; buffer];
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    while let Ok(len @ 1..) = stream.read(&mut buffer).await {
+        if stream.write_all(&buffer[..len]).await.is_err() {
+            return;
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! tokio, `current_thread` with a `LocalSet`: `spawn_local` at home, fed through a channel from outside.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
-use super::Spawn;
+use super::echo::listener;
 use super::fed::fed_loop;
-use super::tokio_current::runtime;
+use super::tokio_current::{accept, echo, runtime};
+use super::{Serve, Spawn};
 
 pub(crate) struct TokioLocal;
 
@@ -61,3 +63,15 @@ impl Spawn for TokioLocal {
 }
 
 fed_loop!(TokioLocal);
+
+impl Serve for TokioLocal {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        std::thread::spawn(move || {
+            TokioLocal::run(accept(listener, buffer, |stream, buffer| {
+                spawn_local(echo(stream, buffer));
+            }))
+        });
+        address
+    }
+}

@@ -1,15 +1,18 @@
 //! tokio, `multi_thread`, with its default of a worker per core: the one here that moves tasks about.
 //!
+//! - As a server it has one worker, as all have.
 //! - The workload itself runs on a worker, not on the thread that waits in `block_on`.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::tokio_current::tokio_spawn;
-use super::{Remote, Spawn};
+use super::echo::listener;
+use super::tokio_current::{accept, echo, tokio_spawn};
+use super::{Remote, Serve, Spawn};
 
 pub(crate) struct TokioMulti;
 
@@ -59,5 +62,21 @@ impl Remote for MultiLoop {
         F: Future<Output = ()> + Send + 'static,
     {
         drop(self.0.spawn(future));
+    }
+}
+
+impl Serve for TokioMulti {
+    fn serve(buffer: usize) -> SocketAddr {
+        let (listener, address) = listener();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime can be built");
+        let server = runtime.spawn(accept(listener, buffer, |stream, buffer| {
+            tokio::spawn(echo(stream, buffer));
+        }));
+        std::thread::spawn(move || runtime.block_on(server));
+        address
     }
 }

@@ -3,15 +3,20 @@
 //! - A workload is a function of the runtime's type; [`with_runtime!`] makes the instances.
 //! - The floor has versions of its own: it has no futures.
 
+pub(crate) mod across;
+mod loops;
 mod outside;
+pub(crate) mod parked;
+mod pending;
 mod ping_pong;
+mod server;
 mod spawn;
+pub(crate) mod timers;
 mod yields;
 
 use crate::child::{Cannot, Outcome};
 use crate::params::Params;
-use crate::runtimes::floor;
-use crate::runtimes::{Runtime, Spawn, with_runtime};
+use crate::runtimes::{Remote, Runtime, Serve, Spawn, floor, loopgroup, refusal, with_runtime};
 
 /// Runs the workload of that name on that runtime.
 pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
@@ -21,23 +26,86 @@ pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome 
     if let Some(reason) = refusal(runtime, workload) {
         return Err(reason.into());
     }
-    let owned = params.clone();
-    match (workload, runtime) {
-        ("w1", Runtime::Floor) => Ok(outside::floor(params, 1)),
-        ("w1", _) => with_runtime!(runtime, R => outside::run::<<R as Spawn>::Loop>(params, 1)),
-        ("w2", Runtime::Floor) => Ok(floor::queue::spawn(params)),
-        ("w2", _) => with_runtime!(runtime, R => R::run(spawn::run::<R>(owned))),
-        ("w3", Runtime::Floor) => Ok(floor::queue::yields(params)),
-        ("w3", _) => with_runtime!(runtime, R => R::run(yields::run::<R>(owned))),
-        ("w4", Runtime::Floor) => Ok(floor::queue::ping_pong(params)),
-        ("w4", _) => with_runtime!(runtime, R => R::run(ping_pong::run::<R>(owned))),
-        ("w6", Runtime::Floor) => Ok(outside::floor(params, 4)),
-        ("w6", _) => with_runtime!(runtime, R => outside::run::<<R as Spawn>::Loop>(params, 4)),
-        _ => Err(Cannot(format!("no workload {workload}"))),
+    match runtime {
+        Runtime::Floor => on_floor(workload, params),
+        Runtime::FloorSpin => match workload {
+            "w5" => Ok(floor::across::spinning(params)),
+            _ => none(workload),
+        },
+        Runtime::LoopgroupSpin => match workload {
+            "w5" => on_loop::<loopgroup::SpinningLoop>(workload, params),
+            _ => none(workload),
+        },
+        _ => on_runtime(runtime, workload, params),
     }
 }
 
-/// Why a runtime cannot do a workload, as far as that can be told beforehand.
-fn refusal(_runtime: Runtime, _workload: &str) -> Option<&'static str> {
-    None
+fn none(workload: &str) -> Outcome {
+    Err(Cannot(format!("it has no workload {workload}")))
+}
+
+fn on_runtime(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
+    let owned = params.clone();
+    match workload {
+        "w2" => Ok(with_runtime!(runtime, R => R::run(spawn::run::<R>(owned)))),
+        "w3" => Ok(with_runtime!(runtime, R => R::run(yields::run::<R>(owned)))),
+        "w4" => Ok(with_runtime!(runtime, R => R::run(ping_pong::run::<R>(owned)))),
+        "w7.churn" => Ok(with_runtime!(runtime, R => R::run(timers::churn::<R>(owned)))),
+        "w7.lateness" => with_runtime!(runtime, R => R::run(timers::lateness::<R>(owned))),
+        "w8" | "w10.idle" | "w10.rate" => {
+            with_runtime!(runtime, R => on_server(workload, <R as Serve>::serve, params))
+        }
+        "w11" => Ok(with_runtime!(runtime, R => R::run(pending::memory::<R>(owned)))),
+        "w13.outside" => Ok(loops::outside(params)),
+        "w13.home" => loops::home(params),
+        "w13.echo" => server::echo(
+            |buffer| loopgroup::serve(buffer, params.get("loops")),
+            params,
+        ),
+        "w14" => {
+            let tasks = params.get("tasks");
+            let time = with_runtime!(runtime, R => R::run_then_drop(pending::fill::<R>(tasks)));
+            pending::ended(params, time)
+        }
+        _ => with_runtime!(runtime, R => on_loop::<<R as Spawn>::Loop>(workload, params)),
+    }
+}
+
+/// The workloads that come from outside.
+fn on_loop<L: Remote>(workload: &str, params: &Params) -> Outcome {
+    match workload {
+        "w1" => Ok(outside::run::<L>(params, 1)),
+        "w5" => Ok(across::run::<L>(params)),
+        "w6" => Ok(outside::run::<L>(params, 4)),
+        "w12.wake" => Ok(parked::wake::<L>(params)),
+        "w12.idle" => Ok(parked::idle::<L>(params)),
+        _ => none(workload),
+    }
+}
+
+fn on_server(workload: &str, serve: fn(usize) -> std::net::SocketAddr, params: &Params) -> Outcome {
+    match workload {
+        "w8" => server::echo(serve, params),
+        "w10.idle" => server::idle(serve, params),
+        _ => server::rate(serve, params),
+    }
+}
+
+fn on_floor(workload: &str, params: &Params) -> Outcome {
+    match workload {
+        "w1" => Ok(outside::floor(params, 1)),
+        "w2" => Ok(floor::queue::spawn(params)),
+        "w3" => Ok(floor::queue::yields(params)),
+        "w4" => Ok(floor::queue::ping_pong(params)),
+        "w5" => Ok(floor::across::parked(params)),
+        "w6" => Ok(outside::floor(params, 4)),
+        "w7.churn" => Ok(floor::timers::churn(params)),
+        "w7.lateness" => floor::timers::lateness(params),
+        "w8" | "w10.idle" | "w10.rate" => on_server(workload, floor::echo::serve, params),
+        "w11" => Ok(floor::pending::memory(params)),
+        "w12.wake" => Ok(floor::across::wake(params)),
+        "w12.idle" => Ok(floor::across::idle(params)),
+        "w14" => Ok(floor::pending::end(params)),
+        _ => none(workload),
+    }
 }

@@ -1,0 +1,177 @@
+// W8 and W10 on Netty: an echo server on one loop in this process, its clients in another one.
+
+import io.netty.bootstrap.ServerBootstrap;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
+import io.netty.channel.ChannelInitializer;
+import io.netty.channel.ChannelOption;
+import io.netty.channel.nio.NioEventLoopGroup;
+import io.netty.channel.socket.SocketChannel;
+import io.netty.channel.socket.nio.NioServerSocketChannel;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.net.InetSocketAddress;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+final class Servers {
+    static void echo() throws Exception {
+        List<String> words = new ArrayList<>();
+        for (String key : new String[] {"conns", "size", "depth", "millis"}) {
+            words.add(key + "=" + Compare.get(key));
+        }
+        // Twice: the first time warms the JVM up.
+        int port = serve();
+        new Load("echo", port, words).run();
+        new Load("echo", port, words).report();
+    }
+
+    static void rate() throws Exception {
+        List<String> words = Arrays.asList("millis=" + Compare.get("millis"));
+        int port = serve();
+        new Load("rate", port, words).run();
+        new Load("rate", port, words).report();
+    }
+
+    static void idle() throws Exception {
+        int port = serve();
+        new Load("idle", port, Arrays.asList("conns=100")).run();
+        Load load = new Load("idle", port, Arrays.asList("conns=" + Compare.get("conns")));
+        load.line();
+        long heap = heap();
+        long resident = resident();
+        double count = Double.parseDouble(load.line().split(" ")[1]);
+        Compare.figures("heap_b", (heap() - heap) / count, "rss_b", (resident() - resident) / count);
+    }
+
+    /** Starts a server on one loop; says its port. */
+    private static int serve() throws Exception {
+        NioEventLoopGroup group = new NioEventLoopGroup(1);
+        ChannelFuture bound = new ServerBootstrap()
+                .group(group)
+                .channel(NioServerSocketChannel.class)
+                .option(ChannelOption.SO_BACKLOG, 1024)
+                .childOption(ChannelOption.TCP_NODELAY, true)
+                .childHandler(new ChannelInitializer<SocketChannel>() {
+                    @Override
+                    protected void initChannel(SocketChannel channel) {
+                        channel.pipeline().addLast(new Echo());
+                    }
+                })
+                .bind("127.0.0.1", 0)
+                .sync();
+        return ((InetSocketAddress) bound.channel().localAddress()).getPort();
+    }
+
+    private static final class Echo extends ChannelInboundHandlerAdapter {
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object message) {
+            context.write(message, context.voidPromise());
+        }
+
+        @Override
+        public void channelReadComplete(ChannelHandlerContext context) {
+            context.flush();
+        }
+
+        @Override
+        public void exceptionCaught(ChannelHandlerContext context, Throwable cause) {
+            context.close(); // clients may reset their connection
+        }
+    }
+
+    /** The process of the clients; the property compare.exe says which program it is. */
+    private static final class Load {
+        private final Process process;
+        private final BufferedReader lines;
+
+        Load(String kind, int port, List<String> words) throws IOException {
+            List<String> command = new ArrayList<>();
+            command.addAll(Arrays.asList(System.getProperty("compare.exe"), "load", kind, "port=" + port));
+            command.addAll(words);
+            process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+            lines = new BufferedReader(new InputStreamReader(process.getInputStream()));
+        }
+
+        String line() throws IOException {
+            String line = lines.readLine();
+            if (line == null) {
+                throw new IOException("the clients ended");
+            }
+            return line;
+        }
+
+        /** Lets it run, and looks at nothing. */
+        void run() throws Exception {
+            line();
+            line();
+            process.getOutputStream().close();
+            process.waitFor();
+        }
+
+        void report() throws IOException {
+            line();
+            long before = cpu();
+            String[] end = line().split(" ");
+            long used = cpu() - before;
+            double count = Double.parseDouble(end[1]);
+            Compare.figures("per_s", count / (Double.parseDouble(end[2]) / 1e9), "cpu_ns", used / count);
+        }
+    }
+
+    /** CPU time of all threads of this process, in nanoseconds. */
+    static long cpu() throws IOException {
+        long nanos = 0;
+        try (DirectoryStream<Path> threads = Files.newDirectoryStream(Paths.get("/proc/self/task"))) {
+            for (Path thread : threads) {
+                try {
+                    nanos += Long.parseLong(new String(Files.readAllBytes(thread.resolve("schedstat"))).split(" ")[0]);
+                } catch (IOException gone) {
+                    // It ended between the listing and the look at it.
+                }
+            }
+        }
+        return nanos;
+    }
+
+    /** CPU time in nanoseconds and context switches of the event loop's thread. */
+    static long[] loopThread() throws IOException {
+        long[] sum = new long[2];
+        try (DirectoryStream<Path> threads = Files.newDirectoryStream(Paths.get("/proc/self/task"))) {
+            for (Path thread : threads) {
+                String name = new String(Files.readAllBytes(thread.resolve("comm")));
+                if (!name.startsWith("nioEventLoop")) {
+                    continue;
+                }
+                sum[0] += Long.parseLong(new String(Files.readAllBytes(thread.resolve("schedstat"))).split(" ")[0]);
+                for (String line : Files.readAllLines(thread.resolve("status"))) {
+                    if (line.contains("ctxt_switches:")) {
+                        sum[1] += Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
+                    }
+                }
+            }
+        }
+        return sum;
+    }
+
+    private static long heap() throws InterruptedException {
+        for (int i = 0; i < 3; i++) {
+            System.gc();
+            Thread.sleep(50);
+        }
+        Runtime runtime = Runtime.getRuntime();
+        return runtime.totalMemory() - runtime.freeMemory();
+    }
+
+    private static long resident() throws IOException {
+        String text = new String(Files.readAllBytes(Paths.get("/proc/self/statm")));
+        return Long.parseLong(text.split(" ")[1]) * 4096;
+    }
+}

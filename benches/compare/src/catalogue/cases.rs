@@ -1,0 +1,345 @@
+//! The cases, with their sizes at scale 1.
+
+use super::Better::{self, Higher, Lower};
+use super::Size::{self, Fixed, Scaled};
+use super::Who::{AlsoSpinning, Everybody, LoopgroupOnly};
+use super::{Case, Figure};
+
+const fn figure(
+    key: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    better: Better,
+) -> Figure {
+    Figure {
+        key,
+        title,
+        unit,
+        better,
+        headline: false,
+    }
+}
+
+/// A figure that is also in the picture.
+const fn headline(
+    key: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    better: Better,
+) -> Figure {
+    Figure {
+        headline: true,
+        ..figure(key, title, unit, better)
+    }
+}
+
+const fn case(
+    workload: &'static str,
+    args: &'static [(&'static str, Size)],
+    figures: &'static [Figure],
+) -> Case {
+    Case {
+        workload,
+        args,
+        figures,
+        who: Everybody,
+        pinned: false,
+    }
+}
+
+/// Rounds inside a child, after the warm-up.
+const REPS: (&str, Size) = ("reps", Fixed(5));
+const TASKS: (&str, Size) = ("tasks", Scaled(200_000, 2_000));
+const BATCHES: (&str, Size) = ("batches", Scaled(200, 10));
+const BATCH: (&str, Size) = ("batch", Fixed(1_000));
+const MILLIS: (&str, Size) = ("millis", Scaled(1_000, 100));
+
+const TRIPS_ACROSS: &[(&str, Size)] = &[("trips", Scaled(20_000, 500))];
+
+/// An echo case: connections, bytes, requests under way on each connection.
+macro_rules! echo {
+    ($conns:literal, $size:literal, $depth:literal, $title:literal, $figure:ident) => {
+        case(
+            "w8",
+            &[
+                ("conns", Fixed($conns)),
+                ("size", Fixed($size)),
+                ("depth", Fixed($depth)),
+                MILLIS,
+            ],
+            &[
+                $figure("per_s", concat!("W8 echo, ", $title), "requests/s", Higher),
+                $figure(
+                    "cpu_ns",
+                    concat!("W8 echo, ", $title, ", server CPU"),
+                    "ns/request",
+                    Lower,
+                ),
+            ],
+        )
+    };
+}
+
+/// A case of loopgroup alone, on so many loops.
+macro_rules! loops {
+    ($workload:literal, $loops:literal, [$($arg:expr),*], $key:literal, $title:literal, $unit:literal, $better:ident) => {
+        Case {
+            who: LoopgroupOnly,
+            ..case(
+                $workload,
+                &[("loops", Fixed($loops)), $($arg),*],
+                &[figure($key, concat!("W13 ", $title, ", loops: ", $loops), $unit, $better)],
+            )
+        }
+    };
+}
+
+pub(crate) const CASES: &[Case] = &[
+    case(
+        "w1",
+        &[TASKS, REPS],
+        &[headline(
+            "task_ns",
+            "W1 spawn from outside",
+            "ns/task",
+            Lower,
+        )],
+    ),
+    case(
+        "w2",
+        &[BATCHES, BATCH, REPS],
+        &[
+            headline("joined_ns", "W2 spawn at home, joined", "ns/task", Lower),
+            headline(
+                "detached_ns",
+                "W2 spawn at home, detached",
+                "ns/task",
+                Lower,
+            ),
+        ],
+    ),
+    case(
+        "w3",
+        &[("tasks", Fixed(1_000)), ("yields", Scaled(200, 10)), REPS],
+        &[headline(
+            "yield_ns",
+            "W3 yield, 1,000 tasks",
+            "ns/yield",
+            Lower,
+        )],
+    ),
+    case(
+        "w4",
+        &[("trips", Scaled(200_000, 2_000)), REPS],
+        &[headline(
+            "trip_ns",
+            "W4 ping-pong on one loop",
+            "ns/round trip",
+            Lower,
+        )],
+    ),
+    Case {
+        who: AlsoSpinning,
+        ..case(
+            "w5",
+            TRIPS_ACROSS,
+            &[
+                headline(
+                    "p50_us",
+                    "W5 ping-pong across loops, p50",
+                    "µs/round trip",
+                    Lower,
+                ),
+                figure(
+                    "p99_us",
+                    "W5 ping-pong across loops, p99",
+                    "µs/round trip",
+                    Lower,
+                ),
+            ],
+        )
+    },
+    Case {
+        who: AlsoSpinning,
+        pinned: true,
+        ..case(
+            "w5",
+            TRIPS_ACROSS,
+            &[headline(
+                "p50_us",
+                "W5 ping-pong across loops on one core, p50",
+                "µs/round trip",
+                Lower,
+            )],
+        )
+    },
+    case(
+        "w6",
+        &[("tasks", Scaled(400_000, 4_000)), REPS],
+        &[headline(
+            "task_ns",
+            "W6 flood from 4 threads",
+            "ns/task",
+            Lower,
+        )],
+    ),
+    case(
+        "w7.churn",
+        &[
+            ("live", Fixed(10_000)),
+            ("timers", Scaled(200_000, 20_000)),
+            REPS,
+        ],
+        &[headline(
+            "timer_ns",
+            "W7 timer made, armed, dropped",
+            "ns/timer",
+            Lower,
+        )],
+    ),
+    case(
+        "w7.lateness",
+        &[("sleeps", Scaled(100_000, 1_000)), MILLIS],
+        &[
+            headline("p50_us", "W7 lateness of 100,000 sleeps, p50", "µs", Lower),
+            figure("p99_us", "W7 lateness of 100,000 sleeps, p99", "µs", Lower),
+            headline("cpu_ms", "W7 lateness of 100,000 sleeps, CPU", "ms", Lower),
+        ],
+    ),
+    echo!(1, 64, 1, "1 × 64 B", figure),
+    echo!(64, 64, 1, "64 × 64 B", headline),
+    echo!(1_000, 64, 1, "1,000 × 64 B", figure),
+    echo!(1, 16_384, 1, "1 × 16 KiB", figure),
+    echo!(64, 16_384, 1, "64 × 16 KiB", headline),
+    echo!(1_000, 16_384, 1, "1,000 × 16 KiB", figure),
+    echo!(64, 64, 16, "64 × 64 B, 16 deep", headline),
+    case(
+        "w10.idle",
+        &[("conns", Scaled(10_000, 100))],
+        &[
+            headline("heap_b", "W10 idle connection, heap", "bytes", Lower),
+            figure("rss_b", "W10 idle connection, resident", "bytes", Lower),
+        ],
+    ),
+    case(
+        "w10.rate",
+        &[MILLIS],
+        &[
+            figure("per_s", "W10 connect, echo, reset", "connections/s", Higher),
+            headline(
+                "cpu_ns",
+                "W10 connect, echo, reset, server CPU",
+                "ns/connection",
+                Lower,
+            ),
+        ],
+    ),
+    case(
+        "w11",
+        &[("tasks", Scaled(1_000_000, 10_000))],
+        &[
+            headline("heap_b", "W11 task that waits, heap", "bytes", Lower),
+            figure("rss_b", "W11 task that waits, resident", "bytes", Lower),
+        ],
+    ),
+    case(
+        "w12.wake",
+        &[("wakes", Scaled(1_000, 50))],
+        &[
+            headline("p50_us", "W12 wake of a parked loop, p50", "µs", Lower),
+            figure(
+                "call_us",
+                "W12 wake of a parked loop, the call",
+                "µs",
+                Lower,
+            ),
+        ],
+    ),
+    case(
+        "w12.idle",
+        &[MILLIS],
+        &[
+            figure("cpu_us", "W12 a second of idling, CPU", "µs", Lower),
+            figure(
+                "switches",
+                "W12 a second of idling, switches",
+                "switches",
+                Lower,
+            ),
+        ],
+    ),
+    loops!(
+        "w13.outside",
+        1,
+        [TASKS, REPS],
+        "task_ns",
+        "spawn from outside",
+        "ns/task",
+        Lower
+    ),
+    loops!(
+        "w13.outside",
+        2,
+        [TASKS, REPS],
+        "task_ns",
+        "spawn from outside",
+        "ns/task",
+        Lower
+    ),
+    loops!(
+        "w13.home",
+        1,
+        [BATCHES, BATCH, REPS],
+        "joined_ns",
+        "spawn at home, joined",
+        "ns/task",
+        Lower
+    ),
+    loops!(
+        "w13.home",
+        2,
+        [BATCHES, BATCH, REPS],
+        "joined_ns",
+        "spawn at home, joined",
+        "ns/task",
+        Lower
+    ),
+    loops!(
+        "w13.echo",
+        1,
+        [
+            ("conns", Fixed(64)),
+            ("size", Fixed(64)),
+            ("depth", Fixed(1)),
+            MILLIS
+        ],
+        "per_s",
+        "echo, 64 × 64 B",
+        "requests/s",
+        Higher
+    ),
+    loops!(
+        "w13.echo",
+        2,
+        [
+            ("conns", Fixed(64)),
+            ("size", Fixed(64)),
+            ("depth", Fixed(1)),
+            MILLIS
+        ],
+        "per_s",
+        "echo, 64 × 64 B",
+        "requests/s",
+        Higher
+    ),
+    case(
+        "w14",
+        &[("tasks", Scaled(1_000_000, 10_000))],
+        &[headline(
+            "task_ns",
+            "W14 shutdown with 1,000,000 tasks",
+            "ns/task",
+            Lower,
+        )],
+    ),
+];

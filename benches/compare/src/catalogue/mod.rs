@@ -1,0 +1,68 @@
+//! What is measured: cases, who takes part in them, and the figures that each child has to print.
+
+mod cases;
+
+pub(crate) use cases::CASES;
+
+/// A measurement that one child makes.
+#[derive(Debug)]
+pub(crate) struct Case {
+    /// A name as `w7.churn`; the part before the dot is what the command line calls a workload.
+    pub(crate) workload: &'static str,
+    /// What the child is told beside its workload.
+    pub(crate) args: &'static [(&'static str, Size)],
+    pub(crate) figures: &'static [Figure],
+    /// Who takes part.
+    pub(crate) who: Who,
+    /// Whether the child may use one core only.
+    pub(crate) pinned: bool,
+}
+
+/// A number in the command line of a child.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    Fixed(u64),
+    /// So many at scale 1, and never fewer than the second number.
+    Scaled(u64, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Everybody,
+    /// The spinning variants too, which are pointless elsewhere.
+    AlsoSpinning,
+    LoopgroupOnly,
+}
+
+/// One number of a child's line, and one row of the tables.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) key: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) better: Better,
+    /// Whether it has a place in the picture.
+    pub(crate) headline: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    Lower,
+    Higher,
+}
+
+impl Case {
+    pub(crate) fn family(&self) -> &'static str {
+        let (family, _) = self.workload.split_once('.').unwrap_or((self.workload, ""));
+        family
+    }
+}
+
+impl Size {
+    pub(crate) fn at(self, scale: f64) -> u64 {
+        match self {
+            Size::Fixed(number) => number,
+            Size::Scaled(number, least) => ((number as f64 * scale) as u64).max(least),
+        }
+    }
+}

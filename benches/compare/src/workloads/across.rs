@@ -1,0 +1,48 @@
+//! W5: ping-pong of two tasks on two loops, each on a thread of its own.
+//!
+//! Measured is each round trip: two wakes of the other loop, which in the meantime had nothing to do and so
+//! was parked, or was spinning. Where the loops run matters more than what they are: on one core nothing
+//! but the scheduler decides, on two cores the wake of a halted core does.
+
+use std::time::Instant;
+
+use crate::child::Figures;
+use crate::latch::Latch;
+use crate::params::Params;
+use crate::runtimes::Remote;
+use crate::slot::Slot;
+use crate::stats::quantile;
+
+pub(crate) fn run<L: Remote>(params: &Params) -> Figures {
+    let trips = params.get("trips");
+    let warm_up = trips / 10;
+    let (one, other) = (L::start(), L::start());
+    let (there, back) = (Slot::leak(), Slot::leak());
+    let done = Latch::leak(1);
+    let (say, samples) = std::sync::mpsc::channel();
+    other.spawn(async move {
+        for _ in 0..warm_up + trips {
+            back.put(there.take().await);
+        }
+    });
+    one.spawn(async move {
+        let mut micros = Vec::with_capacity(trips);
+        for trip in 0..warm_up + trips {
+            let start = Instant::now();
+            there.put(1);
+            back.take().await;
+            if trip >= warm_up {
+                micros.push(start.elapsed().as_nanos() as f64 / 1e3);
+            }
+        }
+        say.send(micros).expect("the main thread waits for them");
+        done.count_down();
+    });
+    done.wait();
+    figures(&samples.recv().expect("they were sent"))
+}
+
+/// The figures of round trips in microseconds.
+pub(crate) fn figures(micros: &[f64]) -> Figures {
+    Figures::one("p50_us", quantile(micros, 0.5)).with("p99_us", quantile(micros, 0.99))
+}

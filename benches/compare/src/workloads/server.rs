@@ -1,0 +1,120 @@
+//! W8 and W10: an echo server on one thread in this process, its clients in another one.
+//!
+//! - Echo: requests per second, which clients, server and kernel share two cores to make, and the CPU time of
+//!   the server per request, which is the steadier figure.
+//! - Idle: what a connection costs that waits in a read, with a buffer of 64 bytes. The kernel's own memory
+//!   for it shows nowhere.
+//! - Rate: connections made, served with one byte and reset, one after the other.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::net::SocketAddr;
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use crate::alloc;
+use crate::child::{Cannot, Figures, Outcome};
+use crate::params::Params;
+use crate::sys;
+
+/// The buffer of a handler that echoes, and of one that mostly waits.
+const BUFFERS: (usize, usize) = (16 * 1024, 64);
+
+pub(crate) fn echo(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
+    let address = serve(BUFFERS.0);
+    let mut words = Vec::new();
+    for key in ["conns", "size", "depth", "millis"] {
+        words.push(format!("{key}={}", params.get(key)));
+    }
+    let mut load = Load::start("echo", address, &words)?;
+    load.begin()?;
+    let before = sys::cpu_time();
+    let (count, time) = load.end()?;
+    let cpu = sys::cpu_time() - before;
+    Ok(Figures::one("per_s", count / time.as_secs_f64())
+        .with("cpu_ns", cpu.as_nanos() as f64 / count))
+}
+
+pub(crate) fn idle(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
+    let limit = sys::raise_open_files();
+    let conns = params.get("conns").min(limit as usize - 100);
+    alloc::start();
+    let address = serve(BUFFERS.1);
+    let mut load = Load::start("idle", address, &[format!("conns={conns}")])?;
+    load.begin()?;
+    let (heap, resident) = (alloc::in_use(), sys::resident());
+    let (count, _) = load.end()?;
+    let figures = Figures::one("heap_b", (alloc::in_use() - heap) as f64 / count)
+        .with("rss_b", (sys::resident() - resident) as f64 / count);
+    Ok(match conns < params.get("conns") {
+        true => figures.note(format!(
+            "with {conns} connections: {limit} open files are allowed"
+        )),
+        false => figures,
+    })
+}
+
+pub(crate) fn rate(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
+    let address = serve(BUFFERS.1);
+    let mut load = Load::start(
+        "rate",
+        address,
+        &[format!("millis={}", params.get("millis"))],
+    )?;
+    load.begin()?;
+    let before = sys::cpu_time();
+    let (count, time) = load.end()?;
+    let cpu = sys::cpu_time() - before;
+    Ok(Figures::one("per_s", count / time.as_secs_f64())
+        .with("cpu_ns", cpu.as_nanos() as f64 / count))
+}
+
+/// The process of the clients. Its input is a pipe that ends with this process, and it with that.
+struct Load {
+    process: std::process::Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Load {
+    fn start(kind: &str, address: SocketAddr, words: &[String]) -> Result<Load, Cannot> {
+        let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut process = Command::new(exe)
+            .args(["load", kind, &format!("port={}", address.port())])
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("no clients: {error}"))?;
+        let out = process.stdout.take().expect("stdout is piped");
+        Ok(Load {
+            process,
+            lines: BufReader::new(out).lines(),
+        })
+    }
+
+    fn begin(&mut self) -> Result<(), Cannot> {
+        self.line().map(drop)
+    }
+
+    /// How many there were, and in what time.
+    fn end(&mut self) -> Result<(f64, Duration), Cannot> {
+        let line = self.line()?;
+        let mut numbers = line.split(' ').skip(1).map(str::parse::<u64>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(count @ 1..)), Some(Ok(nanos))) => {
+                Ok((count as f64, Duration::from_nanos(nanos)))
+            }
+            _ => Err(format!("the clients said {line:?}").into()),
+        }
+    }
+
+    fn line(&mut self) -> Result<String, Cannot> {
+        match self.lines.next() {
+            Some(Ok(line)) => Ok(line),
+            _ => Err(match self.process.wait() {
+                Ok(status) => format!("the clients ended: {status}"),
+                Err(error) => format!("the clients ended: {error}"),
+            }
+            .into()),
+        }
+    }
+}
