@@ -1,8 +1,9 @@
-//! What comes out: all figures as JSON, tables in Markdown.
+//! What comes out: all figures as JSON, tables in Markdown, a picture.
 
 mod markdown;
 mod raw;
 mod summary;
+mod svg;
 
 use std::io;
 
@@ -15,8 +16,9 @@ pub(crate) fn write(options: &Options, cells: &[Cell]) -> io::Result<()> {
     print!("{tables}");
     std::fs::write(options.out.join("results.json"), raw::text(options, cells))?;
     std::fs::write(options.out.join("results.md"), tables)?;
+    std::fs::write(options.out.join("results.svg"), svg::text(&rows))?;
     eprintln!(
-        "results.json and results.md are in {}",
+        "results.json, results.md and results.svg are in {}",
         options.out.display()
     );
     Ok(())
