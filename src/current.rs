@@ -181,47 +181,39 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    if !context::is_loop() {
-        no_context("spawn_local");
-    }
     let location = Location::caller();
-    let bounded = context::with_local(|local| local.shared.bound.is_some());
-    if bounded == Some(true) {
-        return spawn_bounded(future, location);
-    }
-    // The task is made first and refused through its handle: a future that is handed back would be moved
-    // twice more. (No user code runs under this look at the loop.)
-    let spawned = context::with_local(|local| {
+    // The short way, and with one look at the loop: nobody to ask, nothing to wait for.
+    let spawned = context::with_current(|local| {
+        let open = local.filter(|local| local.is_open() && local.shared.bound.is_none());
+        let Some(local) = open else {
+            return Err(future);
+        };
         let (runnable, task) = task::new_local(&local.shared, future, location);
-        if local.is_open() {
-            local.push_new(runnable, Lane::Main);
-            Ok(JoinHandle::of_task(task))
-        } else {
-            local.shared.counters.reject();
-            Err((Arc::clone(&local.shared), runnable, task))
-        }
+        local.push_main(runnable);
+        Ok(JoinHandle::of_task(task))
     });
-    match spawned.expect("the thread is a loop") {
-        Ok(handle) => handle,
-        Err((shared, runnable, _task)) => {
-            context::drop_refused(&shared, runnable);
-            JoinHandle::refused(RejectReason::ShutDown)
-        }
+    match spawned {
+        Some(Ok(handle)) => handle,
+        Some(Err(future)) => spawn_local_slowly(future, location),
+        None => no_context("spawn_local"),
     }
 }
 
-/// The way of a future whose loop may be full.
-fn spawn_bounded<F>(future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
+/// The way of a future whose loop is full, closed, or not there.
+#[cold]
+#[track_caller]
+fn spawn_local_slowly<F>(future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
     F::Output: 'static,
 {
     match try_spawn_local_at(future, location) {
         Ok(handle) => handle,
+        Err(rejected) if rejected.reason() == RejectReason::NoContext => no_context("spawn_local"),
         Err(rejected) => {
             let reason = rejected.reason();
             context::with_local(|local| Arc::clone(&local.shared))
-                .expect("a thread stays a loop while it runs a task")
+                .expect("only a loop refuses for another reason than NoContext")
                 .drop_refused(rejected.into_inner(), location);
             JoinHandle::refused(reason)
         }

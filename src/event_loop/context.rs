@@ -128,6 +128,15 @@ pub(crate) fn with_local<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
         .flatten()
 }
 
+/// Looks at the loop of this thread, or at its absence; `look` must not call user code.
+///
+/// `None` while thread-locals are destroyed: then `look` is dropped, with no borrow held.
+pub(crate) fn with_current<R>(look: impl FnOnce(Option<&Local>) -> R) -> Option<R> {
+    CURRENT
+        .try_with(|current| look(current.borrow().as_deref()))
+        .ok()
+}
+
 /// Looks at the loop of this thread if it is `shared`'s.
 pub(crate) fn with_home<R>(shared: &Arc<Shared>, look: impl FnOnce(&Local) -> R) -> Option<R> {
     is_home(shared).then(|| with_local(look)).flatten()
@@ -231,7 +240,10 @@ pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
     if !is_home(&runnable.metadata().home) {
         return Err(runnable);
     }
-    let mut runnable = Some(runnable);
-    with_local(|local| runnable.take().map(|runnable| local.push_wake(runnable)));
-    runnable.map_or(Ok(()), Err)
+    // The address stands only as long as the loop does.
+    CURRENT.with(|current| match &*current.borrow() {
+        Some(local) => local.push_wake(runnable),
+        None => unreachable!("a thread is no home without its loop"),
+    });
+    Ok(())
 }

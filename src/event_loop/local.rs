@@ -101,25 +101,34 @@ impl Local {
     }
 
     /// Queues a task that was woken on this thread.
+    #[inline]
     pub(crate) fn push_wake(&self, runnable: Runnable) {
+        self.woken.set(self.woken.get() + 1);
         let queue = match self.waking.get() {
             Waking::Task => &self.run,
             Waking::Io => &self.io,
             Waking::Timer => &self.timed,
             Waking::Doomed => &self.doomed,
         };
-        self.woken.set(self.woken.get() + 1);
         queue.borrow_mut().push_back(runnable);
     }
 
     /// Queues a task that was submitted on this thread, past an open gate.
     pub(crate) fn push_new(&self, runnable: Runnable, lane: Lane) {
+        match lane {
+            Lane::Main => self.push_main(runnable),
+            Lane::Tail => {
+                self.shared.counters.accept_at_home();
+                self.tail.borrow_mut().push_back(runnable);
+            }
+        }
+    }
+
+    /// As [`Local::push_new`], to the main lane.
+    #[inline]
+    pub(crate) fn push_main(&self, runnable: Runnable) {
         self.shared.counters.accept_at_home();
-        let queue = match lane {
-            Lane::Main => &self.run,
-            Lane::Tail => &self.tail,
-        };
-        queue.borrow_mut().push_back(runnable);
+        self.run.borrow_mut().push_back(runnable);
     }
 
     /// Takes the mail in: items to their queues, messages done at once.

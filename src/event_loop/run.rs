@@ -263,7 +263,7 @@ impl Runner {
     /// Runs queued tasks for their share of the turn.
     fn run_tasks(&self, io_time: Option<Duration>) {
         let ratio = self.local.shared.config.io_ratio;
-        let (mut limit, slice) = match io_time {
+        let (limit, slice) = match io_time {
             // With a ratio of 100, everything that is queued now, and nothing that comes meanwhile.
             Some(_) if ratio >= 100 => {
                 (u32::try_from(self.local.queued()).unwrap_or(u32::MAX), None)
@@ -275,17 +275,21 @@ impl Runner {
             None => (self.slice_tasks, Some(SLICE)),
         };
         // With timers armed, one task that takes long must not be followed by sixty-three others.
-        let watchful = !self.local.timers.is_empty();
+        let mut look = if self.local.timers.is_empty() {
+            BATCH
+        } else {
+            1
+        };
         let mut start = None;
         let mut run = 0_u32;
-        while limit > 0 {
+        while run < limit {
             let Some(runnable) = self.local.next_task() else {
                 return;
             };
             self.local.run_one(runnable);
-            limit -= 1;
             run += 1;
-            if run % BATCH == 0 || (watchful && run.is_power_of_two()) {
+            if run == look {
+                look += look.min(BATCH);
                 if let Some(slice) = slice {
                     // Without timers the first batch is free: most turns never read the clock here.
                     let now = self.now();

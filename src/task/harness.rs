@@ -82,7 +82,7 @@ impl<F: Future> Harness<F> {
         }
     }
 
-    /// Drops the future and leaves the live table; the task ends as `end` unless that panics.
+    /// Drops the future; the task ends as `end` unless that panics.
     fn end(self: Pin<&mut Self>, end: End) -> Result<(), Payload> {
         let mut body = self.project().body;
         let BodyProjection::Present { stage, .. } = body.as_mut().project() else {
@@ -91,16 +91,7 @@ impl<F: Future> Harness<F> {
         let stage = *stage;
         let dropped = contain(|| body.set(Body::Ended));
         let end = if dropped.is_err() { End::Panicked } else { end };
-        context::with_local(|local| match stage {
-            // A refused task was never ours to count.
-            Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
-            Stage::FRESH => {}
-            Stage::RUNNING => local.shared.counters.end(end),
-            Stage(key) => {
-                local.leave_live(LiveKey(key));
-                local.shared.counters.end(end);
-            }
-        });
+        stage.leave(end);
         dropped
     }
 
@@ -111,50 +102,84 @@ impl<F: Future> Harness<F> {
             report_here(PanicSite::Destructor, payload, Some(location));
         }
     }
+
+    /// A task whose future panicked, or panicked when it was dropped after its last poll: then there is a value.
+    #[cold]
+    fn panicked(
+        self: Pin<&mut Self>,
+        payload: Payload,
+        stage: Stage,
+        value: Option<F::Output>,
+    ) -> Outcome<F::Output> {
+        let location = self.location;
+        let second = if value.is_some() {
+            stage.leave(End::Panicked);
+            // The value goes the way of its task.
+            contain_drop(value)
+        } else {
+            self.end(End::Panicked)
+        };
+        if let Err(second) = second {
+            report_here(PanicSite::Destructor, second, Some(location));
+        }
+        Outcome::panicked(payload, location)
+    }
+}
+
+impl Stage {
+    /// Counts a task whose future is gone, and leaves the live table.
+    fn leave(self, end: End) {
+        context::with_local(|local| match self {
+            // A refused task was never ours to count.
+            Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
+            Stage::FRESH => {}
+            Stage::RUNNING => local.shared.counters.end(end),
+            Stage(key) => {
+                local.leave_live(LiveKey(key));
+                local.shared.counters.end(end);
+            }
+        });
+    }
 }
 
 impl<F: Future> Future for Harness<F> {
     type Output = Outcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
-        let body = self.as_mut().project().body.project();
-        let BodyProjection::Present { stage, future } = body else {
-            unreachable!("async-task does not poll a finished future")
-        };
-        if *stage == Stage::FRESH {
-            context::with_local(Local::begin);
-            *stage = Stage::RUNNING;
-        }
+        let mut body = self.as_mut().project().body;
         context::note_own_waker(cx.waker());
-        match contain(|| future.poll(cx)) {
-            Ok(Poll::Pending) => {
-                if *stage == Stage::RUNNING {
+        let mut before = Stage::RUNNING;
+        let mut value = None;
+        // One fence for the poll and, if it was the last, for the drop of the future.
+        let polled = contain(|| {
+            let BodyProjection::Present { stage, future } = body.as_mut().project() else {
+                unreachable!("async-task does not poll a finished future")
+            };
+            if *stage == Stage::FRESH {
+                context::with_local(Local::begin);
+                *stage = Stage::RUNNING;
+            }
+            before = *stage;
+            match future.poll(cx) {
+                Poll::Ready(ready) => {
+                    value = Some(ready);
+                    body.set(Body::Ended);
+                }
+                Poll::Pending if before == Stage::RUNNING => {
                     let waker = cx.waker().clone();
                     let key = context::with_local(|local| local.enter_live(waker));
                     *stage = Stage::live(key.expect("a task is polled on its loop"));
                 }
-                Poll::Pending
+                Poll::Pending => {}
             }
-            Ok(Poll::Ready(value)) => {
-                let location = self.location;
-                Poll::Ready(match self.end(End::Completed) {
-                    Ok(()) => Outcome::value(value),
-                    Err(payload) => {
-                        // The value goes the way of its task.
-                        if let Err(second) = contain_drop(value) {
-                            report_here(PanicSite::Destructor, second, Some(location));
-                        }
-                        Outcome::panicked(payload, location)
-                    }
-                })
+        });
+        match (polled, value) {
+            (Ok(()), None) => Poll::Pending,
+            (Ok(()), Some(value)) => {
+                before.leave(End::Completed);
+                Poll::Ready(Outcome::value(value))
             }
-            Err(payload) => {
-                let location = self.location;
-                if let Err(second) = self.end(End::Panicked) {
-                    report_here(PanicSite::Destructor, second, Some(location));
-                }
-                Poll::Ready(Outcome::panicked(payload, location))
-            }
+            (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
         }
     }
 }

@@ -82,9 +82,14 @@ where
 
 /// Brings a woken task back to its home.
 fn schedule(runnable: Runnable) {
-    let Err(runnable) = context::wake_at_home(runnable) else {
-        return;
-    };
+    if let Err(runnable) = context::wake_at_home(runnable) {
+        schedule_elsewhere(runnable);
+    }
+}
+
+/// Brings a task that was woken on another thread back to its home.
+#[inline(never)] // the way at home is short, and stays so
+fn schedule_elsewhere(runnable: Runnable) {
     // The home is cloned before the push: after it the task may be gone.
     let home = Arc::clone(&runnable.metadata().home);
     match home.inbox.push_wake(runnable, context::sender_to(&home)) {
