@@ -216,6 +216,10 @@ public final class Compare {
     }
 
     static void across() throws Exception {
+        if (get("apart") == 1) {
+            cannot("the JVM does not bind single threads to cores");
+            return;
+        }
         EventLoop one = loop();
         EventLoop other = loop();
         int trips = get("trips");

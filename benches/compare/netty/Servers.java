@@ -27,17 +27,20 @@ final class Servers {
         for (String key : new String[] {"conns", "size", "depth", "millis"}) {
             words.add(key + "=" + Compare.get(key));
         }
-        // Twice: the first time warms the JVM up.
-        int port = serve();
-        new Load("echo", port, words).run();
-        new Load("echo", port, words).report();
+        report("echo", words);
     }
 
     static void rate() throws Exception {
-        List<String> words = Arrays.asList("millis=" + Compare.get("millis"));
+        report("rate", new ArrayList<>(Arrays.asList("millis=" + Compare.get("millis"))));
+    }
+
+    /** Twice, on one server: the first time warms the JVM up, and so takes its time at any scale. */
+    private static void report(String kind, List<String> words) throws Exception {
         int port = serve();
-        new Load("rate", port, words).run();
-        new Load("rate", port, words).report();
+        List<String> warmUp = new ArrayList<>(words);
+        warmUp.add("millis=3000"); // the last one counts
+        new Load(kind, port, warmUp).run();
+        new Load(kind, port, words).report();
     }
 
     static void idle() throws Exception {
@@ -47,6 +50,7 @@ final class Servers {
         load.line();
         long heap = heap();
         long resident = resident();
+        load.go();
         double count = Double.parseDouble(load.line().split(" ")[1]);
         Compare.figures("heap_b", (heap() - heap) / count, "rss_b", (resident() - resident) / count);
     }
@@ -108,9 +112,16 @@ final class Servers {
             return line;
         }
 
+        /** Lets clients go on that wait for it. */
+        void go() throws IOException {
+            process.getOutputStream().write('\n');
+            process.getOutputStream().flush();
+        }
+
         /** Lets it run, and looks at nothing. */
         void run() throws Exception {
             line();
+            go();
             line();
             process.getOutputStream().close();
             process.waitFor();

@@ -1,9 +1,11 @@
 //! What the system and the build say about themselves.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Processor, cores and kernel, in a line.
@@ -19,19 +21,22 @@ pub(crate) fn machine() -> String {
 }
 
 /// The peers' versions, from the lock file of this package.
-pub(crate) fn versions() -> Vec<(&'static str, &'static str)> {
-    const PEERS: [&str; 8] = [
+pub(crate) fn versions() -> BTreeMap<&'static str, &'static str> {
+    const PEERS: &[&str] = &[
         "tokio",
         "async-executor",
         "async-io",
         "futures",
+        #[cfg(feature = "full")]
         "monoio",
+        #[cfg(feature = "full")]
         "glommio",
+        #[cfg(feature = "full")]
         "compio",
         "mio",
     ];
     let lock = include_str!("../Cargo.lock");
-    let mut versions = Vec::new();
+    let mut versions = BTreeMap::new();
     for package in lock.split("[[package]]") {
         let field = |name| {
             let line = package.lines().find_map(|line| line.strip_prefix(name));
@@ -40,7 +45,8 @@ pub(crate) fn versions() -> Vec<(&'static str, &'static str)> {
         if let (Some(name), Some(version)) = (field("name"), field("version"))
             && PEERS.contains(&name)
         {
-            versions.push((name, version));
+            // Later entries of one name are newer: the ones that this package asks for itself.
+            versions.insert(name, version);
         }
     }
     versions
@@ -87,6 +93,13 @@ pub(crate) fn other_threads() -> (u64, u64) {
         }
     }
     (nanos, switches)
+}
+
+/// Binds the calling thread to one core.
+pub(crate) fn bind_to_core(core: usize) -> std::io::Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(None, &cores)?)
 }
 
 /// Raises the limit of open files as far as it may be; says what it is now.

@@ -54,7 +54,7 @@ const BATCHES: (&str, Size) = ("batches", Scaled(200, 10));
 const BATCH: (&str, Size) = ("batch", Fixed(1_000));
 const MILLIS: (&str, Size) = ("millis", Scaled(1_000, 100));
 
-const TRIPS_ACROSS: &[(&str, Size)] = &[("trips", Scaled(20_000, 500))];
+const TRIPS: (&str, Size) = ("trips", Scaled(20_000, 500));
 
 /// An echo case: connections, bytes, requests under way on each connection.
 macro_rules! echo {
@@ -77,6 +77,34 @@ macro_rules! echo {
                 ),
             ],
         )
+    };
+}
+
+/// A case of two loops: whether each has a core of its own, whether they share one.
+macro_rules! across {
+    ($apart:literal, $pinned:literal, $where:literal, $figure:ident) => {
+        Case {
+            who: AlsoSpinning,
+            pinned: $pinned,
+            ..case(
+                "w5",
+                &[TRIPS, ("apart", Fixed($apart))],
+                &[
+                    $figure(
+                        "p50_us",
+                        concat!("W5 ping-pong across loops, ", $where, ", p50"),
+                        "µs/round trip",
+                        Lower,
+                    ),
+                    figure(
+                        "p99_us",
+                        concat!("W5 ping-pong across loops, ", $where, ", p99"),
+                        "µs/round trip",
+                        Lower,
+                    ),
+                ],
+            )
+        }
     };
 }
 
@@ -138,41 +166,9 @@ pub(crate) const CASES: &[Case] = &[
             Lower,
         )],
     ),
-    Case {
-        who: AlsoSpinning,
-        ..case(
-            "w5",
-            TRIPS_ACROSS,
-            &[
-                headline(
-                    "p50_us",
-                    "W5 ping-pong across loops, p50",
-                    "µs/round trip",
-                    Lower,
-                ),
-                figure(
-                    "p99_us",
-                    "W5 ping-pong across loops, p99",
-                    "µs/round trip",
-                    Lower,
-                ),
-            ],
-        )
-    },
-    Case {
-        who: AlsoSpinning,
-        pinned: true,
-        ..case(
-            "w5",
-            TRIPS_ACROSS,
-            &[headline(
-                "p50_us",
-                "W5 ping-pong across loops on one core, p50",
-                "µs/round trip",
-                Lower,
-            )],
-        )
-    },
+    across!(0, false, "as placed", figure),
+    across!(1, false, "on two cores", headline),
+    across!(0, true, "on one core", headline),
     case(
         "w6",
         &[("tasks", Scaled(400_000, 4_000)), REPS],

@@ -56,6 +56,11 @@ impl Case {
         let (family, _) = self.workload.split_once('.').unwrap_or((self.workload, ""));
         family
     }
+
+    /// Whether a loop is given its work from another thread.
+    pub(crate) fn is_outside(&self) -> bool {
+        matches!(self.family(), "w1" | "w5" | "w6" | "w12")
+    }
 }
 
 impl Size {

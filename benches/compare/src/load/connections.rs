@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use super::say;
 use crate::params::Params;
 
-/// Opens so many connections and keeps them until the server's process ends.
+/// Opens so many connections, once it is told to, and keeps them until the server's process ends.
 pub(super) fn idle(params: &Params) -> io::Result<()> {
     let address = address(params);
     // One before all others: what a server makes for its first connection is not counted.
     let first = connect(address)?;
     say("begin")?;
+    io::stdin().read_line(&mut String::new())?; // the server looks at its memory first
     let start = Instant::now();
     let count = params.get("conns");
     let connections = (0..count)

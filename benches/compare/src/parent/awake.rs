@@ -1,7 +1,7 @@
-//! Spinners that keep the cores from halting, so that every wake of a core costs the same.
+//! Spinners that keep the cores from halting.
 //!
-//! - A virtual core that has halted takes tens of microseconds to come back. Whether it has is up to chance,
-//!   and more than the runtimes differ: see the README on noise.
+//! - A virtual core that has halted takes tens of microseconds to come back, which is more than the runtimes
+//!   differ by: see the README on noise.
 //! - They are of the idle class: anything else that wants the core gets it.
 
 use std::io;

@@ -79,12 +79,27 @@ pub(crate) fn main(options: &Options) -> ExitCode {
     }
     progress.done();
     match report::write(options, &cells) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => judge(&cells),
         Err(error) => {
             eprintln!("{}: {error}", options.out.display());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Peers may have their reasons; what loopgroup cannot run is a failure.
+fn judge(cells: &[Cell]) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for cell in cells
+        .iter()
+        .filter(|cell| cell.runtime == Runtime::Loopgroup)
+    {
+        if let Some(reason) = &cell.cannot {
+            eprintln!("{} on loopgroup: {reason}", cell.case.figures[0].title);
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
 }
 
 /// The cells of the chosen cases and runtimes, case by case.

@@ -67,7 +67,7 @@ fn standing(text: &mut String, rows: &[Row]) {
                 best.map_or("–".into(), |best| format!(
                     "{} {}",
                     best.runtime.name(),
-                    number(best.median)
+                    shown(best)
                 )),
                 ratio(row.loss(best)),
                 ratio(row.loss(floor)),
@@ -79,7 +79,7 @@ fn standing(text: &mut String, rows: &[Row]) {
 }
 
 fn medians(text: &mut String, options: &Options, rows: &[Row]) {
-    *text += "## All medians\n\n| | unit |";
+    *text += "## All medians\n\nA star: fed through a channel, for want of a way of its own to be given work from outside.\n\n| | unit |";
     for runtime in &options.runtimes {
         put(text, format_args!(" {} |", runtime.name()));
     }
@@ -92,7 +92,7 @@ fn medians(text: &mut String, options: &Options, rows: &[Row]) {
             format_args!("| {} | {} |", row.figure.title, row.figure.unit),
         );
         for &runtime in &options.runtimes {
-            let median = row.entry(runtime).map(|entry| number(entry.median));
+            let median = row.entry(runtime).map(shown);
             put(
                 text,
                 format_args!(" {} |", median.as_deref().unwrap_or("–")),
@@ -155,6 +155,7 @@ fn spread(text: &mut String, rows: &[Row]) {
                 median,
                 min,
                 max,
+                ..
             } = *entry;
             put(
                 text,
@@ -170,6 +171,12 @@ fn spread(text: &mut String, rows: &[Row]) {
             );
         }
     }
+}
+
+/// A median, with a star if the runtime had to be fed.
+fn shown(entry: &Entry) -> String {
+    let star = if entry.fed { "*" } else { "" };
+    format!("{}{star}", number(entry.median))
 }
 
 /// Three digits or so: more would be noise.

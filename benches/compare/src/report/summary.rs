@@ -14,6 +14,8 @@ pub(crate) struct Entry {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
+    /// Whether work came through a channel that is not the runtime's own.
+    pub(crate) fed: bool,
 }
 
 impl Entry {
@@ -75,6 +77,7 @@ pub(crate) fn rows(cells: &[Cell]) -> Vec<Row> {
                     median: median(&samples),
                     min: quantile(&samples, 0.0),
                     max: quantile(&samples, 1.0),
+                    fed: cell.runtime.is_fed() && cell.case.is_outside(),
                 });
             }
         }

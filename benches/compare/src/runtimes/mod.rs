@@ -133,6 +133,15 @@ impl Runtime {
         !matches!(self, Loopgroup | LoopgroupSpin | Floor | FloorSpin)
     }
 
+    /// Whether work from other threads reaches it only through a channel.
+    pub(crate) fn is_fed(self) -> bool {
+        use Runtime::{Compio, Futures, Glommio, Monoio, SmolLocal, TokioLocal};
+        matches!(
+            self,
+            TokioLocal | SmolLocal | Futures | Monoio | Glommio | Compio
+        )
+    }
+
     /// Whether it is only there to show spinning, in workloads that wait.
     pub(crate) fn spins(self) -> bool {
         matches!(self, Runtime::LoopgroupSpin | Runtime::FloorSpin)

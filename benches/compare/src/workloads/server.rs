@@ -6,7 +6,7 @@
 //!   for it shows nowhere.
 //! - Rate: connections made, served with one byte and reset, one after the other.
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -36,12 +36,15 @@ pub(crate) fn echo(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> 
 
 pub(crate) fn idle(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
     let limit = sys::raise_open_files();
-    let conns = params.get("conns").min(limit as usize - 100);
+    let conns = params
+        .get("conns")
+        .min((limit as usize).saturating_sub(100));
     alloc::start();
     let address = serve(BUFFERS.1);
     let mut load = Load::start("idle", address, &[format!("conns={conns}")])?;
     load.begin()?;
     let (heap, resident) = (alloc::in_use(), sys::resident());
+    load.go()?;
     let (count, _) = load.end()?;
     let figures = Figures::one("heap_b", (alloc::in_use() - heap) as f64 / count)
         .with("rss_b", (sys::resident() - resident) as f64 / count);
@@ -93,6 +96,12 @@ impl Load {
 
     fn begin(&mut self) -> Result<(), Cannot> {
         self.line().map(drop)
+    }
+
+    /// Lets clients go on that wait for it.
+    fn go(&mut self) -> Result<(), Cannot> {
+        let input = self.process.stdin.as_mut().expect("stdin is piped");
+        writeln!(input, "go").map_err(|error| format!("the clients are gone: {error}").into())
     }
 
     /// How many there were, and in what time.

@@ -9,7 +9,7 @@ use mio::{Events, Poll, Token, Waker};
 
 use crate::child::Figures;
 use crate::params::Params;
-use crate::workloads::across::figures;
+use crate::workloads::across::{figures, settle};
 use crate::workloads::parked::{measure_idle, measure_wakes};
 
 /// A place to wait in, and the bell that ends the wait.
@@ -37,7 +37,9 @@ impl Parker {
 pub(crate) fn parked(params: &Params) -> Figures {
     let (mut here, bell_here) = Parker::new();
     let (mut there, bell_there) = Parker::new();
+    let apart = params.get("apart") == 1;
     std::thread::spawn(move || {
+        settle(apart, 1);
         loop {
             there.park();
             bell_here.wake().expect("the other side is there");
@@ -53,7 +55,9 @@ pub(crate) fn parked(params: &Params) -> Figures {
 pub(crate) fn spinning(params: &Params) -> Figures {
     let turn = Arc::new(AtomicUsize::new(0));
     let other = Arc::clone(&turn);
+    let apart = params.get("apart") == 1;
     std::thread::spawn(move || {
+        settle(apart, 1);
         loop {
             spin_until(&other, 1);
             other.store(0, Ordering::Release);
@@ -84,6 +88,7 @@ fn spin_until(turn: &AtomicUsize, mine: usize) {
 
 fn trips(params: &Params, mut trip: impl FnMut()) -> Figures {
     let trips = params.get("trips");
+    settle(params.get("apart") == 1, 0);
     (0..trips / 10).for_each(|_| trip()); // warm-up
     let micros: Vec<_> = (0..trips)
         .map(|_| {
