@@ -354,11 +354,8 @@ impl Local {
         drop(waker);
     }
 
-    pub(crate) fn has_live(&self) -> bool {
-        !self.live.borrow().is_empty()
-    }
-
-    pub(crate) fn live_wakers(&self) -> Vec<Waker> {
-        self.live.borrow().wakers()
+    /// Takes the wakers of all live tasks out of the table: nothing will be polled any more.
+    pub(crate) fn take_live(&self) -> impl Iterator<Item = Waker> + use<> {
+        self.live.borrow_mut().take()
     }
 }

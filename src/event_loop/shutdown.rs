@@ -376,17 +376,17 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
 /// Drops every task of the loop, here, and closes the inbox behind the last one.
 fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     let shared = &local.shared;
+    // Closes the tasks and drops their futures; the harness contains what their destructors do.
+    let drop_queued = || std::iter::from_fn(|| local.next_of_any()).for_each(drop);
+    for waker in local.take_live() {
+        // Ours: the waker of a task, which leads to `schedule`. One by one, while the task is at hand.
+        waker.wake();
+        drop_queued();
+    }
     loop {
-        for waker in local.live_wakers() {
-            // Ours: the waker of a task, which leads to `schedule`.
-            waker.wake();
-        }
         local.collect(mail);
-        while let Some(runnable) = local.next_of_any() {
-            // Closes the task and drops its future; the harness contains what its destructor does.
-            drop(runnable);
-        }
-        if local.has_live() {
+        drop_queued();
+        if shared.counters.live() > 0 {
             // Some thread has taken a wake and not pushed it yet: its push rings.
             if shared.inbox.try_sleep(None) {
                 if driver.wait(&shared.port, None, &mut Vec::new()).is_err() {

@@ -27,16 +27,15 @@ impl Live {
     }
 
     /// Takes an entry out; the caller drops the waker once the borrow is gone.
-    pub(crate) fn remove(&mut self, key: LiveKey) -> Waker {
-        self.wakers.remove(key.0 as usize)
+    ///
+    /// There is none once the shutdown has taken them all.
+    pub(crate) fn remove(&mut self, key: LiveKey) -> Option<Waker> {
+        self.wakers.try_remove(key.0 as usize)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.wakers.is_empty()
-    }
-
-    /// Copies of all wakers, to be woken with no borrow held.
-    pub(crate) fn wakers(&self) -> Vec<Waker> {
-        self.wakers.iter().map(|(_, waker)| waker.clone()).collect()
+    /// Takes all wakers out, to be woken with no borrow held.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        let wakers = std::mem::take(&mut self.wakers);
+        wakers.into_iter().map(|(_, waker)| waker)
     }
 }
