@@ -186,7 +186,11 @@ impl<F: Future> Future for Harness<F> {
 
 /// Reports a panic through the loop that refused the task, else through the loop of this thread.
 #[cold]
-fn report_here(site: PanicSite, payload: Payload, location: Option<&'static Location<'static>>) {
+pub(crate) fn report_here(
+    site: PanicSite,
+    payload: Payload,
+    location: Option<&'static Location<'static>>,
+) {
     let shared =
         context::refused_by().or_else(|| context::with_local(|local| Arc::clone(&local.shared)));
     Shared::report_panic_of(shared.as_deref(), site, &*payload, location);

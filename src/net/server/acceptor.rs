@@ -109,7 +109,7 @@ where
 {
     let started = seat.start();
     let host = started.host();
-    let future = (host.handler)(stream, peer);
+    let future = host.handler()(stream, peer);
     let location = host.location;
     // Refused, it is dropped, and says so by its seat.
     drop(spawn_admitted(

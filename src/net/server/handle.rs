@@ -2,7 +2,8 @@
 //!
 //! - A connection is a [`Seat`] until its handler is called and [`Started`] from then on; however it goes, it
 //!   leaves one entry in the counts: rejected, aborted or completed.
-//! - Acceptors and seats keep the [`Host`]; its drop is the end of the server, and comes once.
+//! - Acceptors and seats keep the [`Host`]; its drop is the end of the server, and comes once. The handler is
+//!   gone by then.
 //! - Room: a seat is taken before the accept and given back if there was nothing to accept. A release that
 //!   finds every place taken wakes the acceptors that wait; they store their wakers first and look again
 //!   after, so no release is missed.
@@ -17,7 +18,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::context;
+use crate::panic::{PanicSite, contain_drop};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
+use crate::task::harness::report_here;
 use crate::waiters::Waiters;
 
 /// What the handle sees.
@@ -179,7 +182,8 @@ fn poll_event(event: &Mutex<Waiters>, key: &mut Option<usize>, cx: &mut Context<
 
 /// The handler, kept by whoever may still call it or run its futures.
 pub(super) struct Host<H> {
-    pub(super) handler: H,
+    /// `None` only on the way out.
+    handler: Option<H>,
     pub(super) state: Arc<State>,
     /// Where `serve` was called.
     pub(super) location: &'static Location<'static>,
@@ -192,15 +196,24 @@ impl<H> Host<H> {
         location: &'static Location<'static>,
     ) -> Host<H> {
         Host {
-            handler,
+            handler: Some(handler),
             state,
             location,
         }
+    }
+
+    pub(super) fn handler(&self) -> &H {
+        self.handler.as_ref().expect("it is there until the end")
     }
 }
 
 impl<H> Drop for Host<H> {
     fn drop(&mut self) {
+        // What the handler holds is gone before the server counts as ended. Its destructor is user code, and
+        // the connection that goes last may be on its way out of a panic already.
+        if let Err(payload) = contain_drop(self.handler.take()) {
+            report_here(PanicSite::Destructor, payload, Some(self.location));
+        }
         let wakers = self.state.end.lock().fire();
         context::wake_foreign(wakers.into_iter().map(|(_, waker)| waker));
     }

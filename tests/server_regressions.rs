@@ -1,0 +1,102 @@
+//! What once went wrong with servers, and must not again.
+
+mod util;
+
+use std::net::TcpStream as Client;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loopgroup::net::{Server, ServerHandle};
+use loopgroup::{EventLoopGroup, PanicSite, block_on};
+use util::{Door, alone, poll_once, within};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn group(loops: usize) -> EventLoopGroup {
+    EventLoopGroup::new(loops).unwrap()
+}
+
+fn serve_on(group: &EventLoopGroup) -> Server {
+    Server::bind("127.0.0.1:0").unwrap().workers(group)
+}
+
+fn connect(server: &ServerHandle) -> Client {
+    Client::connect(server.local_addr()).unwrap()
+}
+
+/// Calls a function when it is dropped.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A place for the handle of a server that its own handler needs.
+type Place = Arc<Mutex<Option<ServerHandle>>>;
+
+#[test]
+fn what_a_handler_holds_is_gone_before_its_server_has_ended() {
+    within(|| {
+        let workers = group(1);
+        let place = Place::default();
+        let ended = Arc::new(Mutex::new(Vec::new()));
+        let (handle, seen) = (Arc::clone(&place), Arc::clone(&ended));
+        let held = OnDrop(move || {
+            let mut server = handle.lock().unwrap().take().unwrap();
+            let ended = poll_once(&mut server).is_ready();
+            seen.lock().unwrap().push(ended);
+        });
+        let server = serve_on(&workers)
+            .serve(move |_, _| {
+                let _held = &held;
+                async {}
+            })
+            .unwrap();
+        *place.lock().unwrap() = Some(server.clone());
+        server.stop();
+        block_on(server);
+        assert_eq!(*ended.lock().unwrap(), [false]);
+    });
+}
+
+#[test]
+fn a_handler_that_panics_and_whose_destructor_panics_too_does_not_end_the_process() {
+    let name = "a_handler_that_panics_and_whose_destructor_panics_too_does_not_end_the_process";
+    alone(name, || {
+        let sites = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&sites);
+        let workers = EventLoopGroup::builder()
+            .loops(1)
+            .on_panic(move |panic| seen.lock().unwrap().push(panic.site()))
+            .build()
+            .unwrap();
+        let boss = group(1);
+        let (called, released) = (Door::new(), Door::new());
+        let (inside, until) = (called.clone(), released.clone());
+        let held = OnDrop(|| panic!("in the destructor"));
+        let server = serve_on(&workers)
+            .boss(&boss)
+            .serve(move |_, _| {
+                let _held = &held;
+                inside.open();
+                until.pass();
+                assert!(!until.is_open(), "in the handler");
+                async {}
+            })
+            .unwrap();
+        let _client = connect(&server);
+        called.pass();
+        // The acceptor goes first, so that the handler goes with its last connection.
+        boss.drain(LONG).wait();
+        released.open();
+        let report = block_on(server);
+        assert_eq!((report.accepted(), report.aborted()), (1, 1));
+        assert_eq!(workers.drain(LONG).wait().panicked(), 1);
+        assert_eq!(
+            *sites.lock().unwrap(),
+            [PanicSite::Destructor, PanicSite::Task]
+        );
+    });
+}
