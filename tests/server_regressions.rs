@@ -2,8 +2,10 @@
 
 mod util;
 
+use std::io::Read;
 use std::net::TcpStream as Client;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use loopgroup::net::{Server, ServerHandle};
@@ -98,5 +100,34 @@ fn a_handler_that_panics_and_whose_destructor_panics_too_does_not_end_the_proces
             *sites.lock().unwrap(),
             [PanicSite::Destructor, PanicSite::Task]
         );
+    });
+}
+
+#[test]
+fn a_connection_counts_as_open_until_the_future_of_its_handler_is_gone() {
+    within(|| {
+        let workers = group(1);
+        let place = Place::default();
+        let open = Arc::new(Mutex::new(Vec::new()));
+        let (handle, seen) = (Arc::clone(&place), Arc::clone(&open));
+        let server = serve_on(&workers)
+            .serve(move |stream, _| {
+                let (handle, seen) = (Arc::clone(&handle), Arc::clone(&seen));
+                let held = OnDrop(move || {
+                    let connections = handle.lock().unwrap().as_ref().unwrap().connections();
+                    seen.lock().unwrap().push(connections);
+                });
+                // Unlike an async block, this one holds what it holds also when it is done.
+                std::future::poll_fn(move |_| {
+                    let _held = (&stream, &held);
+                    Poll::Ready(())
+                })
+            })
+            .unwrap();
+        *place.lock().unwrap() = Some(server.clone());
+        assert_eq!(connect(&server).read(&mut [0]).unwrap(), 0);
+        server.stop();
+        assert_eq!(block_on(server).completed(), 1);
+        assert_eq!(*open.lock().unwrap(), [1]);
     });
 }

@@ -114,7 +114,7 @@ where
     // Refused, it is dropped, and says so by its seat.
     drop(spawn_admitted(
         Serving {
-            future,
+            future: Some(future),
             started: Some(started),
         },
         location,
@@ -122,10 +122,11 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// A handler's future and its seat, which it leaves when it is done.
+    /// A handler's future and its seat, which it leaves when it is done and its future gone: what that holds,
+    /// the connection say, may outlive its last poll.
     struct Serving<F, H> {
         #[pin]
-        future: F,
+        future: Option<F>,
         started: Option<Started<H>>,
     }
 }
@@ -134,8 +135,11 @@ impl<F: Future<Output = ()>, H> Future for Serving<F, H> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
-        ready!(this.future.poll(cx));
+        let mut this = self.project();
+        if let Some(future) = this.future.as_mut().as_pin_mut() {
+            ready!(future.poll(cx));
+        }
+        this.future.set(None);
         if let Some(started) = this.started.take() {
             started.complete();
         }
