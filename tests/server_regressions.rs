@@ -4,13 +4,14 @@ mod util;
 
 use std::io::Read;
 use std::net::TcpStream as Client;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use loopgroup::net::{Server, ServerHandle};
-use loopgroup::{EventLoopGroup, PanicSite, block_on};
-use util::{Door, alone, poll_once, within};
+use loopgroup::{EventLoop, EventLoopGroup, PanicSite, block_on};
+use util::{Door, alone, poll_once, stall, within};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -129,5 +130,50 @@ fn a_connection_counts_as_open_until_the_future_of_its_handler_is_gone() {
         server.stop();
         assert_eq!(block_on(server).completed(), 1);
         assert_eq!(*open.lock().unwrap(), [1]);
+    });
+}
+
+#[test]
+fn a_loop_that_accepts_for_itself_keeps_to_its_bound() {
+    within(|| {
+        for reuse_port in [false, true] {
+            let workers = EventLoopGroup::builder()
+                .loops(1)
+                .max_pending_tasks(2)
+                .build()
+                .unwrap();
+            let most = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&most);
+            let server = serve_on(&workers)
+                .reuse_port(reuse_port)
+                .serve(move |stream, _| {
+                    let seen = Arc::clone(&seen);
+                    async move {
+                        let pending = EventLoop::current().unwrap().pending_tasks();
+                        // The one that runs has left the queue a moment ago.
+                        seen.fetch_max(pending + 1, Ordering::SeqCst);
+                        drop(stream);
+                    }
+                })
+                .unwrap();
+            // They come all at once.
+            let release = stall(workers.next());
+            let mut clients: Vec<_> = (0..32).map(|_| connect(&server)).collect();
+            release.open();
+            for client in &mut clients {
+                assert_eq!(client.read(&mut [0]).unwrap(), 0);
+            }
+            server.stop();
+            let report = block_on(server);
+            assert_eq!((report.completed(), report.rejected()), (32, 0));
+            assert!(most.load(Ordering::SeqCst) <= 2, "{most:?}");
+            // No place is lost, and none is won.
+            let release = stall(workers.next());
+            let tasks: Vec<_> = (0..3)
+                .map(|_| workers.try_spawn(async {}).is_ok())
+                .collect();
+            assert_eq!(tasks, [true, true, false]);
+            release.open();
+        }
     });
 }

@@ -202,8 +202,24 @@ impl EventLoop {
         self.dispatch_at(call, Location::caller())
     }
 
+    /// Dispatches a closure that brings a task along, which no bound refuses any more: where there is one,
+    /// the closure waits for its place below it, at home too.
+    pub(crate) fn admit_at<F>(
+        &self,
+        call: F,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.shared.bound {
+            Some(_) => self.execute_at(call, location),
+            None => self.dispatch_at(call, location),
+        }
+    }
+
     /// Dispatches a closure in the name of another place.
-    pub(crate) fn dispatch_at<F>(
+    fn dispatch_at<F>(
         &self,
         call: F,
         location: &'static Location<'static>,

@@ -205,19 +205,21 @@ impl Placement {
                 group => group,
             },
         };
-        let offered = match &group {
-            Some(group) => group.next().dispatch_at(serve, location),
-            None => EventLoop::current()
-                .expect("an acceptor is a task of a loop")
-                .dispatch_at(serve, location),
+        let here;
+        let target = match &group {
+            Some(group) => group.next(),
+            None => {
+                here = EventLoop::current().expect("an acceptor is a task of a loop");
+                &here
+            }
         };
-        match offered {
+        match target.admit_at(serve, location) {
             Ok(()) => Offer::Taken,
             Err(rejected) => {
-                let ended = group.is_none_or(|group| {
-                    let mut loops = group.loops.iter();
-                    loops.all(|one| one.state().is_shutdown())
-                });
+                let ended = match &group {
+                    Some(group) => group.loops.iter().all(|one| one.state().is_shutdown()),
+                    None => target.state().is_shutdown(),
+                };
                 if ended {
                     Offer::Ended
                 } else {
