@@ -2,7 +2,7 @@
 
 mod util;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream as Client;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -175,5 +175,24 @@ fn a_loop_that_accepts_for_itself_keeps_to_its_bound() {
             assert_eq!(tasks, [true, true, false]);
             release.open();
         }
+    });
+}
+
+#[test]
+fn a_shared_port_passes_by_a_loop_that_was_shut_down_alone() {
+    within(|| {
+        let workers = group(2);
+        workers.loops()[0].shutdown_now().wait();
+        let server = serve_on(&workers).reuse_port(true);
+        let server = server.serve(|_, _| async {}).unwrap();
+        for _ in 0..16 {
+            assert_eq!(connect(&server).read(&mut [0]).unwrap(), 0);
+        }
+        server.stop();
+        assert_eq!(block_on(server).completed(), 16);
+        workers.shutdown_now().wait();
+        let server = serve_on(&workers).reuse_port(true);
+        let error = server.serve(|_, _| async {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     });
 }

@@ -151,7 +151,7 @@ impl Server {
     }
 
     /// Gives each worker loop a listener of its own (`SO_REUSEPORT`), and lets the system spread the
-    /// connections; each stays on the loop that accepted it.
+    /// connections; each stays on the loop that accepted it. A loop that was shut down alone gets none.
     ///
     /// There is no hop between loops then, and no say in who serves: neither boss nor chooser is asked, and
     /// the spread is even only on average.
@@ -188,7 +188,7 @@ impl Server {
             ));
         }
         let (homes, placement): (Vec<EventLoop>, _) = if self.reuse_port {
-            (workers.loops().to_vec(), Placement::Here)
+            (accepting(&workers), Placement::Here)
         } else {
             (vec![boss.next().clone()], Placement::next_of(&workers))
         };
@@ -254,6 +254,17 @@ impl Server {
         }
         Ok(listeners)
     }
+}
+
+/// The loops that are not on their way out, as `next()` would have it; all of them if there is none, and they say
+/// so.
+fn accepting(group: &EventLoopGroup) -> Vec<EventLoop> {
+    let stays = |one: &&EventLoop| !one.state().is_shutting_down();
+    let staying: Vec<_> = group.loops().iter().filter(stays).cloned().collect();
+    if staying.is_empty() {
+        return group.loops().to_vec();
+    }
+    staying
 }
 
 fn invalid(text: &str) -> io::Error {
