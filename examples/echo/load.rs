@@ -26,7 +26,9 @@ pub(crate) fn run(
     } = *options;
     println!("{connections} connections of {size} bytes, for {seconds} s");
     let start = Instant::now();
-    let until = start + Duration::from_secs(seconds as u64);
+    let until = start
+        .checked_add(Duration::from_secs(seconds as u64))
+        .ok_or("--seconds is beyond the end of the clock")?;
     let tasks: Vec<_> = (0..connections)
         .map(|_| clients.spawn(client(server, size, until)))
         .collect();

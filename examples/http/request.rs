@@ -18,7 +18,7 @@ pub(crate) struct Request {
 pub(crate) async fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
     let mut head = String::new();
     let mut lines = reader.take(LIMIT);
-    while !head.ends_with("\r\n\r\n") && !head.ends_with("\n\n") {
+    while !head.ends_with("\n\r\n") && !head.ends_with("\n\n") {
         if lines.read_line(&mut head).await? == 0 {
             return match (head.is_empty(), lines.limit()) {
                 (true, _) => Ok(None),
@@ -29,14 +29,15 @@ pub(crate) async fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Optio
     }
     let (line, headers) = head.split_once('\n').unwrap_or((&head, ""));
     let headers = headers.to_ascii_lowercase();
-    let header = |name: &str| {
-        let mut lines = headers.lines().filter_map(|line| line.split_once(':'));
-        lines
-            .find(|(one, _)| *one == name)
-            .map(|(_, value)| value.trim())
+    // All of that name, and also with a blank before the colon: a body that is overlooked would be read as the
+    // next request.
+    let header = |name: &'static str| {
+        let lines = headers.lines().filter_map(|line| line.split_once(':'));
+        let named = lines.filter(move |(one, _)| one.trim() == name);
+        named.flat_map(|(_, value)| value.split(',').map(str::trim))
     };
-    if header("content-length").is_some_and(|length| length != "0")
-        || header("transfer-encoding").is_some()
+    if header("content-length").any(|length| length != "0")
+        || header("transfer-encoding").next().is_some()
     {
         return Err(bad("this server reads no bodies"));
     }
@@ -44,10 +45,8 @@ pub(crate) async fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Optio
     let ["GET", path, version @ ("HTTP/1.1" | "HTTP/1.0")] = words[..] else {
         return Err(bad("this is no GET of HTTP/1.1"));
     };
-    let close = match header("connection") {
-        Some(value) => value == "close",
-        None => version == "HTTP/1.0",
-    };
+    let says = |word| header("connection").any(|one| one == word);
+    let close = says("close") || (version == "HTTP/1.0" && !says("keep-alive"));
     let path = path.to_owned();
     Ok(Some(Request { path, close }))
 }

@@ -55,6 +55,10 @@ async fn commands(mut stream: TcpStream) -> io::Result<()> {
         while let Some((command, after)) = parse(rest)? {
             run(&command, &mut output);
             rest = after;
+            if output.len() > LIMIT {
+                // A short command may have a long answer.
+                stream.write_all(&std::mem::take(&mut output)).await?;
+            }
         }
         let done = input.len() - rest.len();
         input.drain(..done);
@@ -88,7 +92,7 @@ fn run(command: &[&[u8]], output: &mut Vec<u8>) {
         }
         (b"DBSIZE", []) => output.extend(format!(":{}\r\n", cache.len()).bytes()),
         (name, _) => {
-            let name = String::from_utf8_lossy(name);
+            let name = name.escape_ascii(); // it may hold the end of a line
             output.extend(format!("-ERR unknown command or arguments: {name}\r\n").bytes());
         }
     });
