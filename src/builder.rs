@@ -21,7 +21,7 @@ use crate::event_loop::state::StateCell;
 use crate::group::EventLoopGroup;
 use crate::group::core::{GroupCore, Keys, Token};
 use crate::metrics::gauges::Gauges;
-use crate::panic::{PanicHandler, TaskPanic, contain, discard};
+use crate::panic::{Contained, PanicHandler, TaskPanic, contain, discard};
 use crate::reactor::{Driver, Port};
 use crate::settings::{
     CloseChannels, Config, RejectPolicy, StartHook, ThreadFactory, ThreadName, WaitStrategy,
@@ -127,7 +127,8 @@ impl Builder {
         mut self,
         factory: impl Fn(LoopThread) -> io::Result<()> + Send + Sync + 'static,
     ) -> Builder {
-        self.thread_factory = Some(Box::new(factory));
+        let factory = Contained::new(factory);
+        self.thread_factory = Some(Box::new(move |thread| factory.get()(thread)));
         self
     }
 
@@ -161,7 +162,8 @@ impl Builder {
         mut self,
         hook: impl Fn(&EventLoop) -> G + Send + Sync + 'static,
     ) -> Builder {
-        self.on_thread_start = Some(Box::new(move |this| Box::new(hook(this))));
+        let hook = Contained::new(hook);
+        self.on_thread_start = Some(Box::new(move |this| Box::new(hook.get()(this))));
         self
     }
 
@@ -170,7 +172,8 @@ impl Builder {
     /// The handler may be called on any thread: a panic is reported where its last handle is dropped.
     /// The program's panic hook has run before, as for every panic. See [`TaskPanic`] for an example.
     pub fn on_panic(mut self, handler: impl Fn(&TaskPanic<'_>) + Send + Sync + 'static) -> Builder {
-        self.on_panic = Some(Arc::new(handler));
+        let handler = Contained::new(handler);
+        self.on_panic = Some(Arc::new(move |panic: &TaskPanic<'_>| handler.get()(panic)));
         self
     }
 

@@ -28,6 +28,36 @@ pub(crate) fn contain_drop<T>(value: T) -> Result<(), Payload> {
     contain(|| drop(value))
 }
 
+/// A closure of the user's that may go with whatever held a group last.
+///
+/// That may be a waker, in the middle of async-task, which would abort the process over a panic.
+pub(crate) struct Contained<F>(Option<F>);
+
+impl<F> Contained<F> {
+    pub(crate) fn new(closure: F) -> Contained<F> {
+        Contained(Some(closure))
+    }
+
+    pub(crate) fn get(&self) -> &F {
+        self.0.as_ref().expect("it is there until the end")
+    }
+}
+
+impl<F> Drop for Contained<F> {
+    fn drop(&mut self) {
+        if let Err(payload) = contain_drop(self.0.take()) {
+            // The group is gone, and its handler with it.
+            print(&TaskPanic {
+                site: PanicSite::Destructor,
+                payload: &*payload,
+                location: None,
+                index: None,
+            });
+            discard(payload);
+        }
+    }
+}
+
 /// Forgets a payload that nobody wants to see.
 pub(crate) fn discard(payload: Payload) {
     // A payload whose destructor panics yields another payload; a chain of those has an end only

@@ -1,11 +1,12 @@
-//! What once went wrong with servers, and must not again.
+//! What once went wrong with servers and with what is around them, and must not again.
 
 mod util;
 
-use std::io::{ErrorKind, Read};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream as Client;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ fn a_connection_counts_as_open_until_the_future_of_its_handler_is_gone() {
                     seen.lock().unwrap().push(connections);
                 });
                 // Unlike an async block, this one holds what it holds also when it is done.
-                std::future::poll_fn(move |_| {
+                poll_fn(move |_| {
                     let _held = (&stream, &held);
                     Poll::Ready(())
                 })
@@ -194,5 +195,33 @@ fn a_shared_port_passes_by_a_loop_that_was_shut_down_alone() {
         let server = serve_on(&workers).reuse_port(true);
         let error = server.serve(|_, _| async {}).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
+fn a_waker_that_outlives_a_group_whose_closures_panic_when_they_go_does_not_end_the_process() {
+    let name =
+        "a_waker_that_outlives_a_group_whose_closures_panic_when_they_go_does_not_end_the_process";
+    alone(name, || {
+        let held = || OnDrop(|| panic!("in the destructor"));
+        let (one, two, three) = (held(), held(), held());
+        let (threads, thread) = mpsc::channel();
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .on_panic(move |_| _ = &one)
+            .on_thread_start(move |_| _ = &two)
+            .thread_factory(move |thread| {
+                let _held = &three;
+                let thread = std::thread::spawn(|| thread.run());
+                threads.send(thread).map_err(io::Error::other)
+            })
+            .build()
+            .unwrap();
+        let task = group.spawn(poll_fn(|cx| Poll::Ready(cx.waker().clone())));
+        let waker = block_on(task).unwrap();
+        group.shutdown_now().wait();
+        drop(group);
+        thread.recv().unwrap().join().unwrap();
+        drop(waker); // the last one to know the group
     });
 }
