@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use loopgroup::net::{Server, ServerHandle};
 use loopgroup::{EventLoop, EventLoopGroup, PanicSite, block_on};
-use util::{Door, alone, poll_once, stall, within};
+use util::{Door, alone, eventually, poll_once, stall, within};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -223,5 +223,39 @@ fn a_waker_that_outlives_a_group_whose_closures_panic_when_they_go_does_not_end_
         drop(group);
         thread.recv().unwrap().join().unwrap();
         drop(waker); // the last one to know the group
+    });
+}
+
+#[test]
+fn the_handle_of_a_server_that_has_ended_keeps_nothing_of_its_loops() {
+    within(|| {
+        for (reuse_port, max) in [(false, 8), (true, 1)] {
+            let held = Arc::new(());
+            let theirs = Arc::clone(&held);
+            let workers = EventLoopGroup::builder()
+                .loops(2)
+                .on_panic(move |_| _ = &theirs)
+                .build()
+                .unwrap();
+            let server = serve_on(&workers)
+                .reuse_port(reuse_port)
+                .max_connections(max)
+                .serve(|mut stream, _| async move {
+                    let _ = futures::AsyncReadExt::read(&mut stream, &mut [0]).await;
+                })
+                .unwrap();
+            // With room for one, the others' acceptors wait for it.
+            let clients: Vec<_> = (0..8).map(|_| connect(&server)).collect();
+            eventually("as many as may are served", || server.connections() == max);
+            workers.shutdown_now().wait();
+            drop((workers, clients));
+            let report = block_on(server.clone());
+            let ended = report.completed() + report.aborted() + report.rejected();
+            assert_eq!(report.accepted(), ended);
+            eventually("what the group held is gone", || {
+                Arc::strong_count(&held) == 1
+            });
+            drop(server);
+        }
     });
 }

@@ -77,6 +77,14 @@ impl State {
         context::wake_foreign(wakers.into_iter().map(|(_, waker)| waker));
     }
 
+    /// Lets the wakers of acceptors go that are gone themselves: they would keep their loops for the handle.
+    fn forget_acceptors(&self) {
+        self.stop();
+        if let Some(room) = &self.room {
+            room.wake_waiting();
+        }
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -160,9 +168,13 @@ impl Room {
     fn leave(&self) {
         // Nobody waits while there is room.
         if self.taken.fetch_sub(1, Ordering::AcqRel) == self.max {
-            let waiting = std::mem::take(&mut *self.waiting.lock());
-            waiting.into_iter().for_each(Waker::wake);
+            self.wake_waiting();
         }
+    }
+
+    fn wake_waiting(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -214,6 +226,7 @@ impl<H> Drop for Host<H> {
         if let Err(payload) = contain_drop(self.handler.take()) {
             report_here(PanicSite::Destructor, payload, Some(self.location));
         }
+        self.state.forget_acceptors();
         let wakers = self.state.end.lock().fire();
         context::wake_foreign(wakers.into_iter().map(|(_, waker)| waker));
     }
