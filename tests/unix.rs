@@ -237,3 +237,11 @@ fn a_stream_knows_who_is_at_its_other_end() {
         Ok(())
     });
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_socket_without_a_peer_has_no_process_at_its_other_end() {
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    let stream = UnixStream::from_std(socket.into()).unwrap();
+    assert_eq!(stream.peer_cred().unwrap().pid(), None);
+}

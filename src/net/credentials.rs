@@ -2,6 +2,9 @@
 
 use std::io;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
+
 use crate::net::UnixStream;
 
 /// The credentials of a peer, as they were when the connection was made.
@@ -47,11 +50,11 @@ impl UnixStream {
     ///
     /// What the system says.
     pub fn peer_cred(&self) -> io::Result<UCred> {
-        let cred = rustix::net::sockopt::socket_peercred(self)?;
+        let cred = getsockopt(self, PeerCredentials)?;
         Ok(UCred {
-            uid: cred.uid.as_raw(),
-            gid: cred.gid.as_raw(),
-            pid: u32::try_from(cred.pid.as_raw_nonzero().get()).unwrap_or(0),
+            uid: cred.uid(),
+            gid: cred.gid(),
+            pid: u32::try_from(cred.pid()).unwrap_or(0),
         })
     }
 }
