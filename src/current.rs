@@ -270,24 +270,16 @@ where
     Ok(JoinHandle::of_task(task))
 }
 
-/// Spawns on this very loop what the running closure was admitted for: no bound refuses it again.
-pub(crate) fn spawn_admitted<F>(
-    future: F,
-    location: &'static Location<'static>,
-) -> Result<(), Rejected<F>>
+/// Spawns a future on this very loop, which has no bound; one that it takes no more is dropped.
+pub(crate) fn spawn_detached<F>(future: F, location: &'static Location<'static>)
 where
     F: Future<Output = ()> + 'static,
 {
-    let Some(local) = context::current().filter(|local| local.is_open()) else {
-        return Err(Rejected::new(future, RejectReason::ShutDown));
-    };
-    if let Some(bound) = &local.shared.bound {
-        bound.take_over();
+    if let Some(local) = context::current().filter(|local| local.is_open()) {
+        let (runnable, task) = task::new_local(&local.shared, future, location);
+        local.push_main(runnable);
+        drop(JoinHandle::of_task(task));
     }
-    let (runnable, task) = task::new_local(&local.shared, future, location);
-    local.push_new(runnable, Lane::Main);
-    drop(JoinHandle::of_task(task));
-    Ok(())
 }
 
 /// Lets every other queued task go first, once.

@@ -141,11 +141,6 @@ impl Bound {
             .is_ok()
     }
 
-    /// Takes the place of a closure that has just given it back, also if somebody was faster.
-    pub(crate) fn take_over(&self) {
-        self.used.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Gives a place back.
     pub(crate) fn release(&self) {
         let before = self.used.fetch_sub(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::panic::Location;
 
+use crate::current;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
@@ -199,43 +200,75 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.dispatch_at(call, Location::caller())
-    }
-
-    /// Dispatches a closure that brings a task along, which no bound refuses any more: where there is one,
-    /// the closure waits for its place below it, at home too.
-    pub(crate) fn admit_at<F>(
-        &self,
-        call: F,
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        match self.shared.bound {
-            Some(_) => self.execute_at(call, location),
-            None => self.dispatch_at(call, location),
-        }
-    }
-
-    /// Dispatches a closure in the name of another place.
-    fn dispatch_at<F>(
-        &self,
-        call: F,
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let open = context::with_home(&self.shared, |local| local.is_open());
-        let Some(open) = open else {
+        let location = Location::caller();
+        if !context::is_home(&self.shared) {
             return self.execute_at(call, location);
-        };
-        if !open {
-            self.shared.counters.reject();
-            return Err(Rejected::new(call, RejectReason::ShutDown));
         }
+        let mut call = Some(call);
+        let once = || (call.take().expect("it is called once"))();
+        if self.run_here(once, location) {
+            Ok(())
+        } else {
+            let call = call.expect("it was not called");
+            Err(Rejected::new(call, RejectReason::ShutDown))
+        }
+    }
+
+    /// Makes a future on this loop and runs it there, detached, in the name of another place.
+    ///
+    /// As a plain local task, which is smaller than the stand-in of `spawn_with`: a closure brings it along, at
+    /// home at once. Where there is a bound, though, the future is to take one place below it, and not two.
+    pub(crate) fn start_at<I, F>(
+        &self,
+        init: I,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let urgency = Urgency::Now;
+        let started = if self.shared.bound.is_some() {
+            self.try_submit(init, Resident::new, Lane::Main, urgency, location)
+        } else if context::is_home(&self.shared) {
+            return self.start_here(init, location);
+        } else {
+            let wrap = |init: I| Once::new(move || current::spawn_detached(init(), location));
+            self.try_submit(init, wrap, Lane::Main, urgency, location)
+        };
+        started.map(drop)
+    }
+
+    fn start_here<I, F>(
+        &self,
+        init: I,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let mut init = Some(init);
+        let mut start = || {
+            let init = init.take().expect("it is called once");
+            current::spawn_detached(init(), location);
+        };
+        if self.run_here(&mut start, location) {
+            Ok(())
+        } else {
+            let init = init.expect("it was not called");
+            Err(Rejected::new(init, RejectReason::ShutDown))
+        }
+    }
+
+    /// Runs a closure at once, on this loop, whose thread this is; `false` if it takes no more.
+    fn run_here(&self, call: impl FnOnce(), location: &'static Location<'static>) -> bool {
+        let open = context::with_home(&self.shared, |local| local.is_open());
         let counters = &self.shared.counters;
+        if open != Some(true) {
+            counters.reject();
+            return false;
+        }
         counters.accept_at_home();
         counters.begin();
         match contain(call) {
@@ -247,7 +280,7 @@ impl EventLoop {
                 discard(payload);
             }
         }
-        Ok(())
+        true
     }
 
     /// Queues a closure without waking the loop: it stays queued until something else wakes the loop,

@@ -15,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::current::{ShutdownRequested, shutdown_requested, spawn_admitted};
+use crate::current::{ShutdownRequested, shutdown_requested};
 use crate::event_loop::EventLoop;
 use crate::group::EventLoopGroup;
 use crate::group::core::GroupCore;
@@ -101,24 +101,17 @@ where
     }
 }
 
-/// Has the handler make its future, and starts it; on the worker loop.
-fn serve<H, F>(stream: TcpStream, peer: SocketAddr, seat: Seat<H>)
+/// Has the handler make its future; on the worker loop.
+fn serve<H, F>(stream: TcpStream, peer: SocketAddr, seat: Seat<H>) -> Serving<F, H>
 where
-    H: Fn(TcpStream, SocketAddr) -> F + Send + Sync + 'static,
-    F: Future<Output = ()> + 'static,
+    H: Fn(TcpStream, SocketAddr) -> F,
 {
     let started = seat.start();
-    let host = started.host();
-    let future = host.handler()(stream, peer);
-    let location = host.location;
-    // Refused, it is dropped, and says so by its seat.
-    drop(spawn_admitted(
-        Serving {
-            future: Some(future),
-            started: Some(started),
-        },
-        location,
-    ));
+    let future = started.host().handler()(stream, peer);
+    Serving {
+        future: Some(future),
+        started: Some(started),
+    }
 }
 
 pin_project_lite::pin_project! {
@@ -174,12 +167,16 @@ impl Placement {
     }
 
     /// Gives a connection to a loop, and waits until one takes it; `None` if none ever will.
-    async fn hand_over(
+    async fn hand_over<C, F>(
         &self,
-        mut serve: impl FnOnce() + Send + 'static,
+        mut serve: C,
         location: &'static Location<'static>,
         stop: &mut Stop<'_>,
-    ) -> Option<()> {
+    ) -> Option<()>
+    where
+        C: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
         let mut wait = SHORTEST_WAIT;
         loop {
             match self.offer(serve, location) {
@@ -193,11 +190,11 @@ impl Placement {
         }
     }
 
-    fn offer<C: FnOnce() + Send + 'static>(
-        &self,
-        serve: C,
-        location: &'static Location<'static>,
-    ) -> Offer<C> {
+    fn offer<C, F>(&self, serve: C, location: &'static Location<'static>) -> Offer<C>
+    where
+        C: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
         let group = match self {
             Placement::Here => None,
             Placement::Next(group) => match group.upgrade() {
@@ -213,7 +210,7 @@ impl Placement {
                 &here
             }
         };
-        match target.admit_at(serve, location) {
+        match target.start_at(serve, location) {
             Ok(()) => Offer::Taken,
             Err(rejected) => {
                 let ended = match &group {
