@@ -217,7 +217,7 @@ public final class Compare {
 
     static void across() throws Exception {
         if (get("apart") == 1) {
-            cannot("the JVM does not bind single threads to cores");
+            cannot("on two cores: the JVM does not bind single threads to cores");
             return;
         }
         EventLoop one = loop();

@@ -21,7 +21,12 @@ pub(crate) struct Entry {
 impl Entry {
     /// The largest round over the smallest.
     pub(crate) fn spread(&self) -> f64 {
-        self.max / self.min
+        // All zero is no spread: an idle loop uses no CPU.
+        if self.max == self.min {
+            1.0
+        } else {
+            self.max / self.min
+        }
     }
 }
 
