@@ -43,7 +43,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let waiting = Waiting::enter();
     loop {
         context::note_own_waker(&waker);
-        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+        let polled = future.as_mut().poll(&mut cx);
+        context::forget_own_waker();
+        if let Poll::Ready(output) = polled {
             return output;
         }
         let timeout = waiting.fire(&parker).map(|deadline| {

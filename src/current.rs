@@ -13,13 +13,13 @@ use std::task::{Context, Poll};
 use crate::builder::Builder;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
-use crate::event_loop::inbox::Lane;
+use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::launch::Parts;
 use crate::event_loop::run::{Main, run_main};
 use crate::event_loop::shared::Shared;
 use crate::sync::Arc;
-use crate::task;
 use crate::task::join::JoinHandle;
+use crate::task::{self, Runnable, Task};
 
 /// Turns this thread into an event loop until `future` is done.
 ///
@@ -182,39 +182,46 @@ where
     F::Output: 'static,
 {
     let location = Location::caller();
-    // The short way, and with one look at the loop: nobody to ask, nothing to wait for.
-    let spawned = context::with_current(|local| {
-        let open = local.filter(|local| local.is_open() && local.shared.bound.is_none());
-        let Some(local) = open else {
-            return Err(future);
-        };
+    if !context::is_loop() {
+        no_context("spawn_local");
+    }
+    // The task is made first, and refused through its handle if need be: a future that is handed back is
+    // moved twice more. One look at the loop, under which no user code runs.
+    let made = context::with_local(|local| {
         let (runnable, task) = task::new_local(&local.shared, future, location);
-        local.push_main(runnable);
-        Ok(JoinHandle::of_task(task))
+        if local.is_open() && local.shared.bound.is_none() {
+            local.push_main(runnable);
+            (task, None)
+        } else {
+            (task, Some(runnable))
+        }
     });
-    match spawned {
-        Some(Ok(handle)) => handle,
-        Some(Err(future)) => spawn_local_slowly(future, location),
-        None => no_context("spawn_local"),
+    match made.expect("the thread is a loop") {
+        (task, None) => JoinHandle::of_task(task),
+        (task, Some(runnable)) => queue_or_refuse(task, runnable),
     }
 }
 
-/// The way of a future whose loop is full, closed, or not there.
+/// Queues a new task if its loop takes it.
 #[cold]
-#[track_caller]
-fn spawn_local_slowly<F>(future: F, location: &'static Location<'static>) -> JoinHandle<F::Output>
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
-    match try_spawn_local_at(future, location) {
-        Ok(handle) => handle,
-        Err(rejected) if rejected.reason() == RejectReason::NoContext => no_context("spawn_local"),
-        Err(rejected) => {
-            let reason = rejected.reason();
-            context::with_local(|local| Arc::clone(&local.shared))
-                .expect("only a loop refuses for another reason than NoContext")
-                .drop_refused(rejected.into_inner(), location);
+fn queue_or_refuse<T>(task: Task<T>, runnable: Runnable) -> JoinHandle<T> {
+    let home = Arc::clone(&runnable.metadata().home);
+    // The policy of a full loop is user code, which no look at the loop surrounds.
+    let admitted = match context::with_home(&home, |local| local.is_open()) {
+        Some(true) => home.admit(),
+        Some(false) | None => Err(RejectReason::ShutDown),
+    };
+    let queued = match admitted {
+        Ok(()) => home.push(runnable, Lane::Main, Urgency::Now),
+        Err(reason) => {
+            context::drop_refused(&home, runnable);
+            Err(reason)
+        }
+    };
+    match queued {
+        Ok(()) => JoinHandle::of_task(task),
+        Err(reason) => {
+            home.counters.reject();
             JoinHandle::refused(reason)
         }
     }

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ptr;
 use std::rc::Rc;
-use std::task::{Context, Poll, RawWakerVTable, Waker};
+use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::inbox::Sender;
 use crate::event_loop::local::Local;
@@ -27,9 +27,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
     /// The loop's shared half, by its address: to be compared with, at the price of one load.
     static HOME: Cell<*const Shared> = const { Cell::new(ptr::null()) };
-    /// The parts of the waker that this crate polls with right now, or polled with last.
-    static OWN_WAKER: Cell<(*const (), *const RawWakerVTable)> =
-        const { Cell::new((ptr::null(), ptr::null())) };
+    /// The data of the waker that this crate polls with right now: an address that nothing else has meanwhile.
+    static OWN_WAKER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     static ENTERED: RefCell<Vec<EventLoopGroup>> = const { RefCell::new(Vec::new()) };
     /// Set once a thread that this crate started has nothing left but its thread-locals.
     static LEAVING: Cell<bool> = const { Cell::new(false) };
@@ -128,15 +127,6 @@ pub(crate) fn with_local<R>(look: impl FnOnce(&Local) -> R) -> Option<R> {
         .flatten()
 }
 
-/// Looks at the loop of this thread, or at its absence; `look` must not call user code.
-///
-/// `None` while thread-locals are destroyed: then `look` is dropped, with no borrow held.
-pub(crate) fn with_current<R>(look: impl FnOnce(Option<&Local>) -> R) -> Option<R> {
-    CURRENT
-        .try_with(|current| look(current.borrow().as_deref()))
-        .ok()
-}
-
 /// Looks at the loop of this thread if it is `shared`'s.
 pub(crate) fn with_home<R>(shared: &Arc<Shared>, look: impl FnOnce(&Local) -> R) -> Option<R> {
     is_home(shared).then(|| with_local(look)).flatten()
@@ -151,14 +141,21 @@ pub(crate) fn is_loop() -> bool {
     !HOME.get().is_null()
 }
 
-/// Notes the waker that a future is about to be polled with; it is one of this crate's own.
+/// Notes the waker that a future is about to be polled with, which is one of this crate's own.
+#[inline]
 pub(crate) fn note_own_waker(waker: &Waker) {
-    OWN_WAKER.set((waker.data(), waker.vtable()));
+    OWN_WAKER.set(waker.data());
 }
 
-/// Whether this is a waker of this crate's own, which does not panic; `false` if that is not known.
+/// Notes that the poll is over: the waker may go, and its address to another.
+#[inline]
+pub(crate) fn forget_own_waker() {
+    OWN_WAKER.set(ptr::null());
+}
+
+/// Whether this is the waker that this crate polls with, which does not panic.
 pub(crate) fn is_own_waker(waker: &Waker) -> bool {
-    OWN_WAKER.get() == (waker.data(), ptr::from_ref(waker.vtable()))
+    !waker.data().is_null() && OWN_WAKER.get() == waker.data()
 }
 
 /// Puts the running task off to its next poll if it has done enough in this one; a thread that is no

@@ -86,7 +86,9 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
             if woken.swap(false, Ordering::Acquire) {
                 runner.local.renew_budget();
                 context::note_own_waker(&waker);
-                match contain(|| future.as_mut().poll(&mut cx)) {
+                let polled = contain(|| future.as_mut().poll(&mut cx));
+                context::forget_own_waker();
+                match polled {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {
                         outcome = Main::Done(value);

@@ -147,9 +147,9 @@ impl<F: Future> Future for Harness<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
         let mut body = self.as_mut().project().body;
-        context::note_own_waker(cx.waker());
         let mut before = Stage::RUNNING;
         let mut value = None;
+        context::note_own_waker(cx.waker());
         // One fence for the poll and, if it was the last, for the drop of the future.
         let polled = contain(|| {
             let BodyProjection::Present { stage, future } = body.as_mut().project() else {
@@ -173,6 +173,7 @@ impl<F: Future> Future for Harness<F> {
                 Poll::Pending => {}
             }
         });
+        context::forget_own_waker();
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
@@ -200,27 +201,37 @@ pub(crate) fn report_here(
 /// The output of a task: a value, or a panic that is reported if nobody joins it.
 ///
 /// async-task drops an output that nobody takes, and aborts if that panics: hence the guard here.
-pub(crate) struct Outcome<T>(Option<Result<T, Box<Unjoined>>>);
+pub(crate) struct Outcome<T> {
+    /// `None` once it is handed out, and after a panic.
+    value: Option<T>,
+    panic: Option<Box<Unjoined>>,
+}
 
 impl<T> Outcome<T> {
     pub(crate) fn value(value: T) -> Outcome<T> {
-        Outcome(Some(Ok(value)))
+        Outcome {
+            value: Some(value),
+            panic: None,
+        }
     }
 
     #[cold]
     pub(crate) fn panicked(payload: Payload, location: &'static Location<'static>) -> Outcome<T> {
-        Outcome(Some(Err(Box::new(Unjoined {
-            payload: Some(payload),
-            location,
-            home: context::with_local(|local| Arc::clone(&local.shared)),
-        }))))
+        Outcome {
+            value: None,
+            panic: Some(Box::new(Unjoined {
+                payload: Some(payload),
+                location,
+                home: context::with_local(|local| Arc::clone(&local.shared)),
+            })),
+        }
     }
 
-    /// Hands the result to the one who joins.
-    pub(crate) fn join(mut self) -> Result<T, (Payload, &'static Location<'static>)> {
-        match self.0.take().expect("an outcome is joined once") {
-            Ok(value) => Ok(value),
-            Err(mut unjoined) => {
+    /// Hands the result to the one who joins; not by value, which would move what was just written.
+    pub(crate) fn join(&mut self) -> Result<T, (Payload, &'static Location<'static>)> {
+        match self.panic.take() {
+            None => Ok(self.value.take().expect("an outcome is joined once")),
+            Some(mut unjoined) => {
                 let payload = unjoined.payload.take().expect("it is still there");
                 Err((payload, unjoined.location))
             }
@@ -229,13 +240,13 @@ impl<T> Outcome<T> {
 
     /// Hands out the value, for one who does not want to hear of a panic: that is reported.
     pub(crate) fn value_or_report(mut self) -> Option<T> {
-        self.0.take().and_then(Result::ok)
+        self.value.take()
     }
 }
 
 impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
-        if let Some(Ok(value)) = self.0.take() {
+        if let Some(value) = self.value.take() {
             if let Err(payload) = contain_drop(value) {
                 report_here(PanicSite::Destructor, payload, None);
             }

@@ -46,7 +46,8 @@ pub struct JoinHandle<T>(Repr<T>);
 enum Repr<T> {
     Loop(Task<T>),
     Blocking(FallibleTask<Outcome<T>, ()>),
-    Refused(RejectReason),
+    /// Boxed, to leave the others two plain words, which are moved as such.
+    Refused(Box<RejectReason>),
     Done,
 }
 
@@ -60,7 +61,7 @@ impl<T> JoinHandle<T> {
     }
 
     pub(crate) fn refused(reason: RejectReason) -> JoinHandle<T> {
-        JoinHandle(Repr::Refused(reason))
+        JoinHandle(Repr::Refused(Box::new(reason)))
     }
 
     /// Whether the result has been taken: polling again would panic.
@@ -142,17 +143,17 @@ impl<T> Future for JoinHandle<T> {
             Repr::Loop(task) => poll_contained(task, cx),
             Repr::Blocking(job) => poll_contained(job, cx),
             Repr::Refused(reason) => {
-                let error = JoinError::rejected(*reason);
+                let error = JoinError::rejected(**reason);
                 self.0 = Repr::Done;
                 return Poll::Ready(Err(error));
             }
             Repr::Done => panic!("JoinHandle polled after it was ready"),
         };
-        let Poll::Ready(outcome) = outcome else {
+        let Poll::Ready(mut outcome) = outcome else {
             return Poll::Pending;
         };
         self.let_go();
-        Poll::Ready(match outcome.map(Outcome::join) {
+        Poll::Ready(match outcome.as_mut().map(Outcome::join) {
             Some(Ok(value)) => Ok(value),
             Some(Err((payload, location))) => Err(JoinError::panic(payload, location)),
             None => Err(JoinError::cancelled()),
