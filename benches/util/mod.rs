@@ -1,6 +1,11 @@
-//! A stopwatch for benches: rounds, median and minimum, per operation.
+//! A stopwatch for benches: rounds, median and minimum, per operation; and what several of them do.
+#![allow(dead_code)]
 
 use std::time::Instant;
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+use loopgroup::EventLoopGroup;
 
 /// Runs `round` a few times; each call does `operations` operations.
 pub(crate) fn bench(name: &str, operations: u32, mut round: impl FnMut()) {
@@ -13,9 +18,30 @@ pub(crate) fn bench(name: &str, operations: u32, mut round: impl FnMut()) {
         })
         .collect();
     nanos.sort_by(f64::total_cmp);
-    println!(
-        "{name:32} median {:8.1} ns   min {:8.1} ns",
-        nanos[nanos.len() / 2],
-        nanos[0]
-    );
+    print(name, &nanos);
+}
+
+/// Prints sorted figures.
+pub(crate) fn print(name: &str, nanos: &[f64]) {
+    let (median, least) = (nanos[nanos.len() / 2], nanos[0]);
+    println!("{name:32} median {median:8.1} ns   min {least:8.1} ns");
+}
+
+/// Sends messages from a task on one loop to a task on another, or the same, and back.
+pub(crate) fn ping_pong(group: &EventLoopGroup, (from, to): (usize, usize), trips: u32) {
+    let (ping, mut pinged) = mpsc::unbounded();
+    let (pong, mut ponged) = mpsc::unbounded();
+    let other = group.spawn_on(to, async move {
+        while let Some(n) = pinged.next().await {
+            pong.unbounded_send(n).unwrap();
+        }
+    });
+    let this = group.spawn_on(from, async move {
+        for n in 0..trips {
+            ping.unbounded_send(n).unwrap();
+            assert_eq!(ponged.next().await, Some(n));
+        }
+    });
+    group.block_on(this).unwrap();
+    group.block_on(other).unwrap();
 }
