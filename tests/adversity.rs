@@ -17,15 +17,9 @@ use loopgroup::net::{TcpListener, TcpStream};
 use loopgroup::time::{interval, timeout};
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
 use socket2::{Domain, Socket, Type};
-use util::{Log, Probe, alone, entries, eventually, within};
+use util::{Log, Probe, alone, entries, eventually, on_a_loop};
 
 const LONG: Duration = Duration::from_secs(30);
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
 
 fn fds() -> usize {
     entries("/proc/self/fd")

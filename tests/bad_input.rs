@@ -9,7 +9,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,33 +20,9 @@ use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
-use util::within;
+use util::{TempPath, on_a_loop, within};
 
 const LONG: Duration = Duration::from_secs(30);
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
-
-/// A path of this test's own, removed at its end.
-struct TempPath(PathBuf);
-
-impl TempPath {
-    fn new(name: &str) -> TempPath {
-        let file = format!("loopgroup-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let _ = std::fs::remove_file(&path);
-        TempPath(path)
-    }
-}
-
-impl Drop for TempPath {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 /// Counts its wakes; how many hold it tells whether it was forgotten somewhere.
 #[derive(Default)]

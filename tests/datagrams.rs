@@ -6,7 +6,6 @@ mod util;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram as StdUnixDatagram};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
@@ -14,33 +13,9 @@ use std::time::Duration;
 use loopgroup::net::{UdpSocket, UnixDatagram};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
-use util::{Log, Probe, within};
+use util::{Log, Probe, TempPath, on_a_loop, within};
 
 const LONG: Duration = Duration::from_secs(30);
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
-
-/// A path of this test's own, removed at its end.
-struct TempPath(PathBuf);
-
-impl TempPath {
-    fn new(name: &str) -> TempPath {
-        let file = format!("loopgroup-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let _ = std::fs::remove_file(&path);
-        TempPath(path)
-    }
-}
-
-impl Drop for TempPath {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {

@@ -10,7 +10,6 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Wake, Waker};
@@ -22,16 +21,10 @@ use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use loopgroup::time::timeout;
 use loopgroup::{CloseChannels, EventLoopGroup, yield_now};
-use util::within;
+use util::{TempPath, on_a_loop, within};
 
 /// Long enough for a wait that ends at once if it ends wrongly.
 const SHORT: Duration = Duration::from_millis(20);
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
 
 /// Two ends of one connection, both of which have waited and so are registered.
 async fn registered_pair() -> io::Result<(TcpStream, TcpStream)> {
@@ -44,24 +37,6 @@ async fn registered_pair() -> io::Result<(TcpStream, TcpStream)> {
         assert!(stream.event_loop().is_some());
     }
     Ok((client, server))
-}
-
-/// A path of this test's own, removed at its end.
-struct TempPath(PathBuf);
-
-impl TempPath {
-    fn new(name: &str) -> TempPath {
-        let file = format!("loopgroup-io-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let _ = std::fs::remove_file(&path);
-        TempPath(path)
-    }
-}
-
-impl Drop for TempPath {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[test]

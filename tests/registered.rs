@@ -11,13 +11,7 @@ use std::time::Duration;
 use loopgroup::io::{Interest, Registered};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
-use util::within;
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
+use util::{on_a_loop, within};
 
 /// A pipe: what is written to the second end is read from the first.
 fn pipe() -> io::Result<(File, File)> {

@@ -14,16 +14,9 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 use loopgroup::time::{sleep, timeout};
 use loopgroup::{CloseChannels, EventLoop, EventLoopGroup, block_on};
-use util::within;
+use util::{on_a_loop, within};
 
 const LONG: Duration = Duration::from_secs(30);
-
-/// Runs a future as a loop's main, under the watchdog.
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
 
 /// Two ends of one connection.
 async fn pair() -> io::Result<(TcpStream, TcpStream)> {

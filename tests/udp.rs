@@ -9,13 +9,7 @@ use std::time::Duration;
 use loopgroup::net::UdpSocket;
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
-use util::within;
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
+use util::{on_a_loop, within};
 
 async fn pair() -> io::Result<(UdpSocket, UdpSocket)> {
     let one = UdpSocket::bind("127.0.0.1:0").await?;

@@ -3,36 +3,11 @@
 mod util;
 
 use std::io;
-use std::path::PathBuf;
 
 use futures::StreamExt;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{UnixDatagram, UnixListener, UnixStream};
-use util::within;
-
-fn on_a_loop<T: Send + 'static, F: Future<Output = io::Result<T>>>(
-    main: impl FnOnce() -> F + Send + 'static,
-) -> T {
-    within(move || loopgroup::run(main()).unwrap().unwrap())
-}
-
-/// A path of this test's own, removed at its end.
-struct TempPath(PathBuf);
-
-impl TempPath {
-    fn new(name: &str) -> TempPath {
-        let file = format!("loopgroup-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(file);
-        let _ = std::fs::remove_file(&path);
-        TempPath(path)
-    }
-}
-
-impl Drop for TempPath {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use util::{TempPath, on_a_loop};
 
 #[test]
 fn streams_carry_bytes_both_ways_at_once() {

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -31,6 +32,34 @@ pub fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T
             Ok(result) => result,
             Err(payload) => resume_unwind(payload),
         },
+    }
+}
+
+/// Runs a future as the main of a loop, under the watchdog.
+#[track_caller]
+pub fn on_a_loop<T, F>(main: impl FnOnce() -> F + Send + 'static) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = std::io::Result<T>>,
+{
+    within(move || loopgroup::run(main()).unwrap().unwrap())
+}
+
+/// A path of a test's own, removed at its end.
+pub struct TempPath(pub PathBuf);
+
+impl TempPath {
+    pub fn new(name: &str) -> TempPath {
+        let file = format!("loopgroup-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let _ = std::fs::remove_file(&path);
+        TempPath(path)
+    }
+}
+
+impl Drop for TempPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
