@@ -15,7 +15,7 @@ use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::launch::Parts;
-use crate::event_loop::run::{Main, run_main};
+use crate::event_loop::main_future::{Main, run_main};
 use crate::event_loop::shared::Shared;
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;

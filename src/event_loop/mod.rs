@@ -13,6 +13,7 @@ pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod launch;
 pub(crate) mod local;
+pub(crate) mod main_future;
 pub(crate) mod run;
 pub(crate) mod scheduled;
 pub(crate) mod shared;

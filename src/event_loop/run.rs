@@ -22,11 +22,9 @@
 //! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, over a clock it moves.
 
 use std::any::Any;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::clock::earlier;
@@ -34,13 +32,13 @@ use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::local::Local;
-use crate::event_loop::shared::{Ending, Mail, Shared};
-use crate::event_loop::shutdown::{self, Progress, Request, Step};
-use crate::panic::{PanicSite, Payload, contain, contain_drop, discard, message};
+use crate::event_loop::shared::{Ending, Mail};
+use crate::event_loop::shutdown::{self, Progress, Step};
+use crate::panic::{PanicSite, contain, contain_drop, discard, message};
 use crate::reactor::{Driver, Until};
 use crate::report::Cause;
 use crate::settings::{CloseChannels, WaitStrategy};
-use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::sync::Arc;
 
 /// Tasks between two looks at the clock.
 const BATCH: u32 = 64;
@@ -64,80 +62,8 @@ pub(crate) fn run_loop(parts: Parts) {
     });
 }
 
-/// What became of the future given to [`run_main`].
-pub(crate) enum Main<T> {
-    Done(T),
-    Panicked(Payload),
-    /// The loop ended first.
-    Ended(Option<io::Error>),
-}
-
-/// Makes the calling thread the loop until `future` is done.
-pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
-    let mut outcome = Main::Ended(None);
-    let shared = Arc::clone(&parts.shared);
-    drive(parts, |runner| {
-        let woken = Arc::new(AtomicBool::new(true));
-        let waker = main_waker(&shared, &woken);
-        let mut cx = Context::from_waker(&waker);
-        let mut future = Box::pin(future);
-        let ending = loop {
-            // Acquire pairs with the Release in `main_waker`.
-            if woken.swap(false, Ordering::Acquire) {
-                runner.local.renew_budget();
-                context::note_own_waker(&waker);
-                let polled = contain(|| future.as_mut().poll(&mut cx));
-                context::forget_own_waker();
-                match polled {
-                    Ok(Poll::Pending) => {}
-                    Ok(Poll::Ready(value)) => {
-                        outcome = Main::Done(value);
-                        break (Cause::Now, None);
-                    }
-                    Err(payload) => {
-                        outcome = Main::Panicked(payload);
-                        break (Cause::Now, None);
-                    }
-                }
-            }
-            match runner.turn(|| !woken.load(Ordering::Acquire)) {
-                Ok(None) => {}
-                Ok(Some(cause)) => break (cause, None),
-                Err(error) => {
-                    outcome = Main::Ended(Some(io::Error::new(error.kind(), error.to_string())));
-                    break (Cause::Failed, Some(error));
-                }
-            }
-        };
-        drop_main(&shared, future);
-        shared.request(Request::Now);
-        ending
-    });
-    outcome
-}
-
-/// A waker that brings the main future to its next poll.
-fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
-    let shared = Arc::clone(shared);
-    let woken = Arc::clone(woken);
-    waker_fn::waker_fn(move || {
-        let first = !woken.swap(true, Ordering::Release);
-        // At home the flag is looked at before the loop sleeps.
-        if first && context::with_home(&shared, |_| ()).is_none() {
-            shared.nudge();
-        }
-    })
-}
-
-fn drop_main<F>(shared: &Shared, future: Pin<Box<F>>) {
-    if let Err(payload) = contain_drop(future) {
-        shared.report_panic(PanicSite::Destructor, &*payload, None);
-        discard(payload);
-    }
-}
-
 /// Sets a loop up, lets `body` drive it, and takes it down again, whatever `body` does.
-fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>)) {
+pub(super) fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>)) {
     let mut runner = Runner::new(parts);
     let entered = context::enter_loop(&runner.local).expect("the caller has looked");
     let guard = start_hook(&runner.local);
@@ -210,7 +136,7 @@ impl Runner {
     }
 
     /// One turn; `Some` if it was the last. `may_sleep` is asked just before the loop would.
-    fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<Cause>> {
+    pub(super) fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<Cause>> {
         match self.work() {
             Next::End(cause) => Ok(Some(cause)),
             Next::Rest(until) => self.rest(until, may_sleep).map(|()| None),

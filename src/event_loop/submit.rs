@@ -204,14 +204,7 @@ impl EventLoop {
         if !context::is_home(&self.shared) {
             return self.execute_at(call, location);
         }
-        let mut call = Some(call);
-        let once = || (call.take().expect("it is called once"))();
-        if self.run_here(once, location) {
-            Ok(())
-        } else {
-            let call = call.expect("it was not called");
-            Err(Rejected::new(call, RejectReason::ShutDown))
-        }
+        self.run_here(call, |call| call(), location)
     }
 
     /// Makes a future on this loop and runs it there, detached, in the name of another place.
@@ -231,7 +224,8 @@ impl EventLoop {
         let started = if self.shared.bound.is_some() {
             self.try_submit(init, Resident::new, Lane::Main, urgency, location)
         } else if context::is_home(&self.shared) {
-            return self.start_here(init, location);
+            let start = |init: I| current::spawn_detached(init(), location);
+            return self.run_here(init, start, location);
         } else {
             let wrap = |init: I| Once::new(move || current::spawn_detached(init(), location));
             self.try_submit(init, wrap, Lane::Main, urgency, location)
@@ -239,39 +233,23 @@ impl EventLoop {
         started.map(drop)
     }
 
-    fn start_here<I, F>(
+    /// Does something with a value at once, on this loop, whose thread this is; hands it back if the loop takes
+    /// no more.
+    fn run_here<V>(
         &self,
-        init: I,
+        value: V,
+        call: impl FnOnce(V),
         location: &'static Location<'static>,
-    ) -> Result<(), Rejected<I>>
-    where
-        I: FnOnce() -> F + Send + 'static,
-        F: Future<Output = ()> + 'static,
-    {
-        let mut init = Some(init);
-        let mut start = || {
-            let init = init.take().expect("it is called once");
-            current::spawn_detached(init(), location);
-        };
-        if self.run_here(&mut start, location) {
-            Ok(())
-        } else {
-            let init = init.expect("it was not called");
-            Err(Rejected::new(init, RejectReason::ShutDown))
-        }
-    }
-
-    /// Runs a closure at once, on this loop, whose thread this is; `false` if it takes no more.
-    fn run_here(&self, call: impl FnOnce(), location: &'static Location<'static>) -> bool {
+    ) -> Result<(), Rejected<V>> {
         let open = context::with_home(&self.shared, |local| local.is_open());
         let counters = &self.shared.counters;
         if open != Some(true) {
             counters.reject();
-            return false;
+            return Err(Rejected::new(value, RejectReason::ShutDown));
         }
         counters.accept_at_home();
         counters.begin();
-        match contain(call) {
+        match contain(|| call(value)) {
             Ok(()) => counters.end(End::Completed),
             Err(payload) => {
                 counters.end(End::Panicked);
@@ -280,7 +258,7 @@ impl EventLoop {
                 discard(payload);
             }
         }
-        true
+        Ok(())
     }
 
     /// Queues a closure without waking the loop: it stays queued until something else wakes the loop,

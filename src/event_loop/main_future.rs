@@ -1,0 +1,91 @@
+//! The future of `loopgroup::run`: it is no task, and its loop lasts as long as it does.
+//!
+//! - It is polled between turns, when it was woken; the loop does not sleep while it is.
+//! - Its waker is a flag; from another thread it also has the loop take a turn.
+//! - It is dropped on its thread, while the loop is still there.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::event_loop::context;
+use crate::event_loop::launch::Parts;
+use crate::event_loop::run::drive;
+use crate::event_loop::shared::Shared;
+use crate::event_loop::shutdown::Request;
+use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
+use crate::report::Cause;
+use crate::sync::{Arc, AtomicBool, Ordering};
+
+/// What became of the future given to [`run_main`].
+pub(crate) enum Main<T> {
+    Done(T),
+    Panicked(Payload),
+    /// The loop ended first.
+    Ended(Option<io::Error>),
+}
+
+/// Makes the calling thread the loop until `future` is done.
+pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
+    let mut outcome = Main::Ended(None);
+    let shared = Arc::clone(&parts.shared);
+    drive(parts, |runner| {
+        let woken = Arc::new(AtomicBool::new(true));
+        let waker = main_waker(&shared, &woken);
+        let mut cx = Context::from_waker(&waker);
+        let mut future = Box::pin(future);
+        let ending = loop {
+            // Acquire pairs with the Release in `main_waker`.
+            if woken.swap(false, Ordering::Acquire) {
+                runner.local().renew_budget();
+                context::note_own_waker(&waker);
+                let polled = contain(|| future.as_mut().poll(&mut cx));
+                context::forget_own_waker();
+                match polled {
+                    Ok(Poll::Pending) => {}
+                    Ok(Poll::Ready(value)) => {
+                        outcome = Main::Done(value);
+                        break (Cause::Now, None);
+                    }
+                    Err(payload) => {
+                        outcome = Main::Panicked(payload);
+                        break (Cause::Now, None);
+                    }
+                }
+            }
+            match runner.turn(|| !woken.load(Ordering::Acquire)) {
+                Ok(None) => {}
+                Ok(Some(cause)) => break (cause, None),
+                Err(error) => {
+                    outcome = Main::Ended(Some(io::Error::new(error.kind(), error.to_string())));
+                    break (Cause::Failed, Some(error));
+                }
+            }
+        };
+        drop_main(&shared, future);
+        shared.request(Request::Now);
+        ending
+    });
+    outcome
+}
+
+/// A waker that brings the main future to its next poll.
+fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
+    let shared = Arc::clone(shared);
+    let woken = Arc::clone(woken);
+    waker_fn::waker_fn(move || {
+        let first = !woken.swap(true, Ordering::Release);
+        // At home the flag is looked at before the loop sleeps.
+        if first && context::with_home(&shared, |_| ()).is_none() {
+            shared.nudge();
+        }
+    })
+}
+
+fn drop_main<F>(shared: &Shared, future: Pin<Box<F>>) {
+    if let Err(payload) = contain_drop(future) {
+        shared.report_panic(PanicSite::Destructor, &*payload, None);
+        discard(payload);
+    }
+}
