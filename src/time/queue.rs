@@ -1,255 +1,168 @@
-//! A queue of deadlines: a four-way heap whose entries know their places.
+//! A queue of deadlines: a wheel for what is far off, a heap for what is near.
+//!
+//! Most timers guard against something that does not happen: they are armed far ahead and dropped
+//! again. In the wheel both take constant time. What comes near moves to the heap, which knows the exact
+//! order.
 //!
 //! Invariants:
-//! - Heap: a node is not later than its children; "later" is by deadline, then by order of insertion.
-//! - `slots[node.slot].place` is the index of `node` in the heap, for every node: that is what makes
-//!   removal O(log n). A slot is occupied ⇔ some node refers to it.
-//! - A key carries the generation of its slot: a stale one finds nothing.
+//! - Everything in the heap is earlier than everything in the wheel.
+//! - An occupied slot is in exactly one of the two, and knows where.
+//! - Entries of one deadline come out in the order in which they were put in.
 //! - What is removed is gone at once: the value is handed out, the slot is free for the next.
 //!
 //! It knows nothing of clocks and tasks: deadlines are numbers, values are whatever is to be told.
 
-/// The address of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    slot: u32,
-    generation: u32,
-}
+mod heap;
+mod slots;
+mod wheel;
+
+use heap::Heap;
+pub(crate) use slots::Key;
+use slots::{NONE, Part, Slots};
+use wheel::Wheel;
 
 /// The queue.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    heap: Vec<Node>,
-    slots: Vec<Slot<T>>,
-    /// The first free slot; they are chained through their places.
-    free: u32,
+    near: Heap,
+    far: Wheel,
+    slots: Slots<T>,
+    len: usize,
     /// Counts insertions, to keep equal deadlines in order.
     order: u64,
-    /// The first generation of a new slot: later than any that was given away.
-    first: u32,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    deadline: u64,
-    order: u64,
-    slot: u32,
-}
-
-#[derive(Debug)]
-struct Slot<T> {
-    /// Index in the heap, or the next free slot.
-    place: u32,
-    generation: u32,
-    value: Option<T>,
-}
-
-/// The end of the chain of free slots.
-const NONE: u32 = u32::MAX;
-/// Children per node: shallower than two, and a node's children share a cache line or two.
-const WAYS: usize = 4;
 
 impl<T> Queue<T> {
     pub(crate) const fn new() -> Queue<T> {
         Queue {
-            heap: Vec::new(),
-            slots: Vec::new(),
-            free: NONE,
+            near: Heap::new(),
+            far: Wheel::new(),
+            slots: Slots::new(),
+            len: 0,
             order: 0,
-            first: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.len == 0
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+        self.len
     }
 
     /// The earliest deadline.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.heap.first().map(|node| node.deadline)
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        self.first().map(|(deadline, _)| deadline)
     }
 
     /// The earliest deadline after `now`; O(n).
     pub(crate) fn next_deadline_after(&self, now: u64) -> Option<u64> {
-        let deadlines = self.heap.iter().map(|node| node.deadline);
+        let deadlines = self.slots.deadlines();
         deadlines.filter(|&deadline| deadline > now).min()
     }
 
     pub(crate) fn insert(&mut self, deadline: u64, value: T) -> Key {
-        let place = to_u32(self.heap.len());
-        let slot = self.occupy(place, value);
-        self.heap.push(Node {
-            deadline,
-            order: self.order,
-            slot,
-        });
-        self.order += 1;
-        self.rise(place as usize);
-        Key {
-            slot,
-            generation: self.slots[slot as usize].generation,
+        if self.len == 0 {
+            // A timer alone is the next one: near.
+            self.far.begin(deadline);
         }
+        let key = self.slots.occupy(deadline, self.order, value);
+        self.order += 1;
+        self.len += 1;
+        self.put(key.slot);
+        key
     }
 
     /// Looks at an entry.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        self.slots
-            .get_mut(key.slot as usize)
-            .filter(|slot| slot.generation == key.generation)?
-            .value
-            .as_mut()
+        self.slots.get_mut(key)
     }
 
     /// Takes an entry out.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        self.get_mut(key)?;
-        let place = self.slots[key.slot as usize].place;
-        Some(self.take(place as usize))
+        self.slots.is_current(key).then(|| self.take(key.slot))
     }
 
     /// Gives an entry another deadline; it counts as inserted now. `false` if it is gone.
     pub(crate) fn reset(&mut self, key: Key, deadline: u64) -> bool {
-        if self.get_mut(key).is_none() {
+        if !self.slots.is_current(key) {
             return false;
         }
-        let place = self.slots[key.slot as usize].place as usize;
-        self.heap[place].deadline = deadline;
-        self.heap[place].order = self.order;
+        self.unlink(key.slot);
+        let entry = self.slots.at(key.slot);
+        entry.deadline = deadline;
+        entry.order = self.order;
         self.order += 1;
-        self.settle(place);
+        self.put(key.slot);
         true
     }
 
     /// Takes the earliest entry out if its deadline is not after `now`.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<T> {
-        if self.heap.first()?.deadline > now {
-            return None;
-        }
-        Some(self.take(0))
+        let (deadline, slot) = self.first()?;
+        (deadline <= now).then(|| self.take(slot))
     }
 
     /// All values, in no particular order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+        self.slots.values()
     }
 
     /// Takes everything out.
     pub(crate) fn clear(&mut self) -> Vec<T> {
-        let mut values = Vec::with_capacity(self.heap.len());
-        while !self.heap.is_empty() {
-            values.push(self.take(0));
+        let mut values = Vec::with_capacity(self.len);
+        while let Some(value) = self.pop_due(u64::MAX) {
+            values.push(value);
         }
         values
     }
 
-    /// Takes the node at `place` out and frees its slot.
-    fn take(&mut self, place: usize) -> T {
-        let node = self.heap.swap_remove(place);
-        if place < self.heap.len() {
-            self.settle(place);
+    /// The earliest entry. What is far comes near for it, when nothing else is.
+    fn first(&mut self) -> Option<(u64, u32)> {
+        while self.near.is_empty() {
+            let mut slot = self.far.advance();
+            if slot == NONE {
+                return None;
+            }
+            while slot != NONE {
+                let next = self.slots.look(slot).next;
+                self.put(slot);
+                slot = next;
+            }
         }
-        let slot = &mut self.slots[node.slot as usize];
-        let value = slot.value.take().expect("a node's slot is occupied");
-        slot.generation = slot.generation.wrapping_add(1);
-        slot.place = self.free;
-        self.free = node.slot;
-        if self.heap.is_empty() {
-            self.shrink();
+        self.near.first()
+    }
+
+    /// Puts an entry where its deadline belongs.
+    fn put(&mut self, slot: u32) {
+        if !self.far.insert(&mut self.slots, slot) {
+            self.near.push(&mut self.slots, slot);
+        }
+    }
+
+    /// Takes an entry from where it is.
+    fn unlink(&mut self, slot: u32) {
+        match self.slots.look(slot).part {
+            Part::Near => self.near.remove(&mut self.slots, slot),
+            Part::Far { level, bucket } => {
+                self.far.remove(&mut self.slots, slot, level, bucket);
+            }
+        }
+    }
+
+    fn take(&mut self, slot: u32) -> T {
+        self.unlink(slot);
+        let value = self.slots.vacate(slot);
+        self.len -= 1;
+        if self.len == 0 {
+            // The room of a past crowd is given back.
+            self.near.shrink();
+            self.slots.shrink();
         }
         value
     }
-
-    fn occupy(&mut self, place: u32, value: T) -> u32 {
-        if self.free == NONE {
-            self.slots.push(Slot {
-                place,
-                generation: self.first,
-                value: Some(value),
-            });
-            return to_u32(self.slots.len() - 1);
-        }
-        let free = self.free;
-        let slot = &mut self.slots[free as usize];
-        self.free = slot.place;
-        slot.place = place;
-        slot.value = Some(value);
-        free
-    }
-
-    /// Gives the room of a past crowd back; new slots begin behind the generations of the old.
-    fn shrink(&mut self) {
-        if self.heap.capacity() > 1024 {
-            let generations = self.slots.iter().map(|slot| slot.generation);
-            // A free slot's generation was not given away yet.
-            self.first = generations.max().unwrap_or(self.first);
-            self.heap = Vec::new();
-            self.slots = Vec::new();
-            self.free = NONE;
-        }
-    }
-
-    /// Moves the node at `place` to where it belongs, and notes where that is.
-    fn settle(&mut self, place: usize) {
-        if self.rise(place) == place {
-            self.sink(place);
-        }
-    }
-
-    fn rise(&mut self, mut place: usize) -> usize {
-        let node = self.heap[place];
-        while place > 0 {
-            let parent = (place - 1) / WAYS;
-            if !node.is_before(&self.heap[parent]) {
-                break;
-            }
-            self.put(place, self.heap[parent]);
-            place = parent;
-        }
-        self.put(place, node);
-        place
-    }
-
-    fn sink(&mut self, mut place: usize) {
-        let node = self.heap[place];
-        loop {
-            let first = place * WAYS + 1;
-            if first >= self.heap.len() {
-                break;
-            }
-            let mut least = first;
-            for child in first + 1..(first + WAYS).min(self.heap.len()) {
-                if self.heap[child].is_before(&self.heap[least]) {
-                    least = child;
-                }
-            }
-            if !self.heap[least].is_before(&node) {
-                break;
-            }
-            self.put(place, self.heap[least]);
-            place = least;
-        }
-        self.put(place, node);
-    }
-
-    fn put(&mut self, place: usize, node: Node) {
-        self.slots[node.slot as usize].place = to_u32(place);
-        self.heap[place] = node;
-    }
-}
-
-impl Node {
-    fn is_before(&self, other: &Node) -> bool {
-        (self.deadline, self.order) < (other.deadline, other.order)
-    }
-}
-
-fn to_u32(index: usize) -> u32 {
-    u32::try_from(index).expect("four thousand million timers do not fit in memory")
 }
 
 #[cfg(test)]
@@ -402,7 +315,7 @@ mod tests {
             last = deadline;
             queue.pop_due(deadline).expect("it is due");
         }
-        let room = (queue.heap.capacity(), queue.slots.capacity());
+        let room = (queue.near.capacity(), queue.slots.capacity());
         assert_eq!(room, (0, 0), "the room is given back");
     }
 
