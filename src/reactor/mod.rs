@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 
 use crate::park::{Parker, round_up};
+use crate::reactor::registration::Watched;
 use crate::reactor::table::Table;
 use crate::sync::{Arc, Mutex};
 
@@ -46,7 +47,7 @@ pub(crate) enum Driver {
 pub(crate) struct Port {
     pub(crate) bell: Doorbell,
     /// `None` for a loop without a selector.
-    pub(crate) table: Option<Table>,
+    pub(crate) table: Option<Table<Watched>>,
 }
 
 impl Port {
@@ -306,6 +307,7 @@ impl Health {
 mod tests {
     use super::*;
     use crate::reactor::source::{Direction, Look, Source};
+    use std::borrow::Borrow;
     use std::io::Write;
     use std::os::fd::AsRawFd;
 
@@ -359,9 +361,10 @@ mod tests {
     fn a_port_that_closes_hands_out_who_waits() {
         let (_driver, port) = Driver::with_io().unwrap();
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let source = Arc::new(Source::default());
+        let watched = Arc::new(Watched::default());
+        let source: &Source = (*watched).borrow();
         let table = port.table.as_ref().unwrap();
-        table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        table.register(one.as_raw_fd(), &watched).unwrap().unwrap();
         drop(source.store(Direction::Read, Waker::noop().clone()));
         assert_eq!(port.close().len(), 1);
         assert_eq!(source.look(Direction::Read), Look::Shut);
@@ -374,9 +377,10 @@ mod tests {
             panic!("made with a reactor")
         };
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let source = Arc::new(Source::default());
+        let watched = Arc::new(Watched::default());
+        let source: &Source = (*watched).borrow();
         let table = port.table.as_ref().unwrap();
-        let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        let token = table.register(one.as_raw_fd(), &watched).unwrap().unwrap();
         reactor.rebuild(&port, &mut Vec::new()).unwrap();
         drop(source.store(Direction::Read, Waker::noop().clone()));
         other.write_all(b"x").unwrap();

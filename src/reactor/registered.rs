@@ -14,17 +14,15 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
-use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker, ready};
 
 use mio::Interest;
 
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
-use crate::event_loop::shared::Shared;
-use crate::reactor::registration::{self, Registration, shut};
+use crate::reactor::registration::{Watched, shut};
 use crate::reactor::source::{Direction, Look, Source, Tick};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 
 /// A descriptor whose readiness can be awaited.
 ///
@@ -62,9 +60,7 @@ use crate::sync::{Arc, Mutex};
 pub struct Registered<T: AsFd> {
     /// `None` only on the way out.
     io: Option<T>,
-    registration: OnceLock<Registration>,
-    /// Held while the descriptor goes to a selector: the second of two threads waits for the outcome.
-    registering: Mutex<()>,
+    watched: Arc<Watched>,
 }
 
 impl<T: AsFd> Registered<T> {
@@ -82,8 +78,7 @@ impl<T: AsFd> Registered<T> {
     pub(crate) fn from_nonblocking(io: T) -> Registered<T> {
         Registered {
             io: Some(io),
-            registration: OnceLock::new(),
-            registering: Mutex::new(()),
+            watched: Arc::default(),
         }
     }
 
@@ -94,14 +89,13 @@ impl<T: AsFd> Registered<T> {
 
     /// Takes the descriptor's owner out; it is watched no more and stays non-blocking.
     pub fn into_inner(mut self) -> T {
-        self.deregister();
+        self.watched.end();
         self.io.take().expect("it is there until the end")
     }
 
     /// Returns the loop that it is registered with, if it is.
     pub fn event_loop(&self) -> Option<EventLoop> {
-        let registration = self.registration.get()?;
-        Some(EventLoop::new(&registration.home))
+        self.watched.home().map(EventLoop::new)
     }
 
     /// Waits until it can be read, or the other side is closed.
@@ -154,16 +148,16 @@ impl<T: AsFd> Registered<T> {
         } else {
             Direction::Write
         };
-        let Some(registration) = self.registration.get() else {
+        let Some(source) = self.watched.source() else {
             return operation(self.get_ref());
         };
-        match registration.source.look(direction) {
+        match source.look(direction) {
             Look::Shut => Err(shut()),
             Look::NotReady => Err(io::ErrorKind::WouldBlock.into()),
             Look::Ready(tick) => {
                 let result = operation(self.get_ref());
                 if would_block(&result) {
-                    registration.source.blocked(direction, tick);
+                    source.blocked(direction, tick);
                 }
                 result
             }
@@ -177,8 +171,9 @@ impl<T: AsFd> Registered<T> {
     /// If that loop cannot be started, has no selector or has ended; then it is registered nowhere, and
     /// again with the loop that next waits for it.
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        self.deregister();
-        self.register_with(event_loop.shared())
+        self.watched.end();
+        self.watched = Arc::default();
+        self.watched.register(event_loop.shared(), self.as_raw_fd())
     }
 
     /// Polls an operation until it does not say `WouldBlock`.
@@ -235,7 +230,7 @@ impl<T: AsFd> Registered<T> {
         &self,
         operation: &mut impl FnMut(&T) -> io::Result<R>,
     ) -> Option<io::Result<R>> {
-        if self.registration.get().is_some() {
+        if self.watched.source().is_some() {
             return None;
         }
         let result = operation(self.get_ref());
@@ -270,8 +265,8 @@ impl<T: AsFd> Registered<T> {
         direction: Direction,
         store: impl FnOnce(&Source) -> Option<Waker>,
     ) -> Poll<Ready<'_>> {
-        let ready = self.registration().and_then(|registration| {
-            let source = &*registration.source;
+        let source = self.watched.source_of(self.as_raw_fd());
+        let ready = source.and_then(|source| {
             if source.look(direction) == Look::NotReady {
                 // Stored first, looked at again after: see the invariants of `Source`.
                 let old = store(source);
@@ -297,33 +292,6 @@ impl<T: AsFd> Registered<T> {
             id: None,
         }
     }
-
-    /// Where it is watched; from now on, if it was not.
-    fn registration(&self) -> io::Result<&Registration> {
-        if self.registration.get().is_none() {
-            let home = registration::home()?;
-            self.register_with(&home)?;
-        }
-        Ok(self.registration.get().expect("registered a line ago"))
-    }
-
-    fn register_with(&self, home: &Arc<Shared>) -> io::Result<()> {
-        let _registering = self.registering.lock();
-        if self.registration.get().is_some() {
-            // Another thread was first, perhaps with another loop.
-            return Ok(());
-        }
-        let fresh = Registration::new(home, self.as_raw_fd())?;
-        let set = self.registration.set(fresh);
-        debug_assert!(set.is_ok(), "only set with the lock held");
-        Ok(())
-    }
-
-    fn deregister(&mut self) {
-        if let Some(registration) = self.registration.take() {
-            registration.end();
-        }
-    }
 }
 
 /// Whether an operation did less than it was asked to.
@@ -347,13 +315,16 @@ impl<T: AsFd> AsRawFd for Registered<T> {
 
 impl<T: AsFd> Drop for Registered<T> {
     fn drop(&mut self) {
-        self.deregister();
+        // Not after `into_inner`.
+        if self.io.is_some() {
+            self.watched.end();
+        }
     }
 }
 
 impl<T: AsFd + fmt::Debug> fmt::Debug for Registered<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let home = self.registration.get().map(|one| one.home.index);
+        let home = self.watched.home().map(|home| home.index);
         f.debug_struct("Registered")
             .field("io", &self.io)
             .field("event_loop", &home)
@@ -392,8 +363,8 @@ impl<'a, T: AsFd> Future for Readiness<'a, T> {
 
 impl<T: AsFd> Drop for Readiness<'_, T> {
     fn drop(&mut self) {
-        if let (Some(id), Some(registration)) = (self.id, self.registered.registration.get()) {
-            let waker = registration.source.delist(id);
+        if let (Some(id), Some(source)) = (self.id, self.registered.watched.source()) {
+            let waker = source.delist(id);
             drop(waker);
         }
     }

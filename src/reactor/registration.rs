@@ -3,8 +3,10 @@
 //! - Somebody waits in the selector of that loop: its thread is started first.
 //! - Its end: out of the selector, out of the table, and whoever still waits is woken to look again.
 
+use std::borrow::Borrow;
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 
 use mio::Token;
 
@@ -12,17 +14,59 @@ use crate::error::Rejected;
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
 use crate::reactor::source::Source;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
-/// Where a descriptor is watched.
-pub(crate) struct Registration {
-    pub(crate) home: Arc<Shared>,
-    token: Token,
-    pub(crate) source: Arc<Source>,
+/// What a descriptor's owner and its loop share: readiness, and the place in the loop's table.
+///
+/// The owner keeps one pointer to it, so that a socket is small and a future may hold it several times over.
+/// While it is in the table, table and loop hold each other by way of it; leaving the table, or the end of
+/// the loop, undoes that.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    source: Source,
+    /// Empty until it is first waited for.
+    place: OnceLock<Place>,
+    /// Held while the descriptor goes to a selector: the second of two threads waits for the outcome.
+    registering: Mutex<()>,
 }
 
-impl Registration {
-    pub(crate) fn new(home: &Arc<Shared>, fd: RawFd) -> io::Result<Registration> {
+#[derive(Debug)]
+struct Place {
+    home: Arc<Shared>,
+    token: Token,
+}
+
+impl Borrow<Source> for Watched {
+    fn borrow(&self) -> &Source {
+        &self.source
+    }
+}
+
+impl Watched {
+    /// The source, if the descriptor is registered.
+    pub(crate) fn source(&self) -> Option<&Source> {
+        self.place.get().map(|_| &self.source)
+    }
+
+    /// The loop that it is registered with.
+    pub(crate) fn home(&self) -> Option<&Arc<Shared>> {
+        self.place.get().map(|place| &place.home)
+    }
+
+    /// The source of a descriptor, which is registered with this thread's loop if it was not.
+    pub(crate) fn source_of(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
+        if self.place.get().is_none() {
+            self.register(&home()?, fd)?;
+        }
+        Ok(&self.source)
+    }
+
+    /// Registers a descriptor, unless it is; perhaps another thread was first, with another loop.
+    pub(crate) fn register(self: &Arc<Watched>, home: &Arc<Shared>, fd: RawFd) -> io::Result<()> {
+        let _registering = self.registering.lock();
+        if self.place.get().is_some() {
+            return Ok(());
+        }
         let Some(table) = &home.port.table else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -32,30 +76,32 @@ impl Registration {
         };
         home.ensure_started()
             .map_err(|reason| Rejected::new((), reason))?;
-        let source = Arc::new(Source::default());
         let token = table
-            .register(fd, &source)
+            .register(fd, self)
             .ok_or_else(shut)?
             .map_err(unwatchable)?;
-        Ok(Registration {
-            home: Arc::clone(home),
-            token,
-            source,
-        })
+        let home = Arc::clone(home);
+        let set = self.place.set(Place { home, token });
+        debug_assert!(set.is_ok(), "only set with the lock held");
+        Ok(())
     }
 
-    pub(crate) fn end(self) {
-        if let Some(table) = &self.home.port.table {
-            table.deregister(self.token);
+    /// Ends its time in the table; the caller may close the descriptor then.
+    pub(crate) fn end(&self) {
+        let Some(Place { home, token }) = self.place.get() else {
+            return;
+        };
+        if let Some(table) = &home.port.table {
+            table.deregister(*token);
         }
         let mut woken = Vec::new();
         self.source.shut(&mut woken);
-        self.home.wake_all(woken);
+        home.wake_all(woken);
     }
 }
 
 /// The loop that this thread's descriptors are registered with.
-pub(crate) fn home() -> io::Result<Arc<Shared>> {
+fn home() -> io::Result<Arc<Shared>> {
     if let Some(shared) = context::with_local(|local| Arc::clone(&local.shared)) {
         return Ok(shared);
     }

@@ -6,9 +6,11 @@
 //!   per batch of events, and woken by the caller with none held.
 //! - Order of an end: deregister, free the slot, close the descriptor. The first two are here, under
 //!   the lock; the third is the owner's, afterwards.
+//! - It knows sources, not who owns them: a slot holds whatever has a source to show.
 //! - The table keeps raw descriptors, which the sources' owners keep open for as long as they are in
 //!   here: that is what makes it possible to register them all again.
 
+use std::borrow::Borrow;
 use std::io;
 use std::os::fd::RawFd;
 use std::task::Waker;
@@ -32,11 +34,13 @@ const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// Half of a token is the index, the other half the generation.
 const HALF: u32 = usize::BITS / 2;
+/// Never all ones, which with the last index of all would be the bell's token.
+const GENERATIONS: u32 = ((1_u64 << HALF) - 1) as u32;
 
 /// The table.
 #[derive(Debug)]
-pub(crate) struct Table {
-    inner: Mutex<Inner>,
+pub(crate) struct Table<W> {
+    inner: Mutex<Inner<W>>,
     /// Descriptors in here; to be read without the lock.
     len: AtomicUsize,
     /// Events for descriptors, written by the loop thread; and those for descriptors that were gone.
@@ -46,22 +50,22 @@ pub(crate) struct Table {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Inner<W> {
     /// `None` once the loop has ended.
     registry: Option<Registry>,
-    slots: Slab<Slot>,
-    generation: usize,
+    slots: Slab<Slot<W>>,
+    generation: u32,
 }
 
 #[derive(Debug)]
-struct Slot {
-    generation: usize,
+struct Slot<W> {
+    generation: u32,
     fd: RawFd,
-    source: Arc<Source>,
+    watched: Arc<W>,
 }
 
-impl Table {
-    pub(crate) fn new(registry: Registry) -> Table {
+impl<W: Borrow<Source>> Table<W> {
+    pub(crate) fn new(registry: Registry) -> Table<W> {
         Table {
             inner: Mutex::new(Inner {
                 registry: Some(registry),
@@ -80,7 +84,7 @@ impl Table {
     }
 
     /// Watches a descriptor, in both directions; `None` if the loop has ended.
-    pub(crate) fn register(&self, fd: RawFd, source: &Arc<Source>) -> Option<io::Result<Token>> {
+    pub(crate) fn register(&self, fd: RawFd, watched: &Arc<W>) -> Option<io::Result<Token>> {
         let mut inner = self.inner.lock();
         let Inner {
             registry,
@@ -88,10 +92,9 @@ impl Table {
             generation,
         } = &mut *inner;
         let registry = registry.as_ref()?;
-        // Never all ones, which with the last index of all would be the bell's token.
-        *generation = (*generation + 1) % ((1 << HALF) - 1);
+        *generation = (*generation + 1) % GENERATIONS;
         let entry = slots.vacant_entry();
-        let token = Token(entry.key() | *generation << HALF);
+        let token = token(entry.key(), *generation);
         debug_assert_ne!(token, BELL);
         if let Err(error) = registry.register(&mut SourceFd(&fd), token, INTEREST) {
             return Some(Err(error));
@@ -99,7 +102,7 @@ impl Table {
         entry.insert(Slot {
             generation: *generation,
             fd,
-            source: Arc::clone(source),
+            watched: Arc::clone(watched),
         });
         self.len.store(slots.len(), Ordering::Relaxed);
         Some(Ok(token))
@@ -131,7 +134,7 @@ impl Table {
             }
             self.events.add(1);
             match inner.slot(event.token()) {
-                Some(slot) => slot.source.report(event, woken),
+                Some(slot) => slot.source().report(event, woken),
                 None => self.stale.add(1),
             }
         }
@@ -143,12 +146,10 @@ impl Table {
     pub(crate) fn rebuild(&self, registry: Registry, woken: &mut Vec<Waker>) {
         let mut inner = self.inner.lock();
         for (index, slot) in &inner.slots {
-            let token = Token(index | slot.generation << HALF);
-            if registry
-                .register(&mut SourceFd(&slot.fd), token, INTEREST)
-                .is_err()
-            {
-                slot.source.shut(woken);
+            let token = token(index, slot.generation);
+            let fd = &mut SourceFd(&slot.fd);
+            if registry.register(fd, token, INTEREST).is_err() {
+                slot.source().shut(woken);
             }
         }
         inner.registry = Some(registry);
@@ -160,7 +161,7 @@ impl Table {
         let mut inner = self.inner.lock();
         let closed = inner.slots.len();
         for (_, slot) in &inner.slots {
-            slot.source.shut(woken);
+            slot.source().shut(woken);
         }
         // Descriptors leave the selector when they are closed, or with the selector.
         let slots = std::mem::take(&mut inner.slots);
@@ -172,12 +173,22 @@ impl Table {
     }
 }
 
-impl Inner {
-    fn slot(&self, token: Token) -> Option<&Slot> {
+impl<W> Inner<W> {
+    fn slot(&self, token: Token) -> Option<&Slot<W>> {
         self.slots
             .get(index(token))
-            .filter(|slot| slot.generation == token.0 >> HALF)
+            .filter(|slot| slot.generation as usize == token.0 >> HALF)
     }
+}
+
+impl<W: Borrow<Source>> Slot<W> {
+    fn source(&self) -> &Source {
+        (*self.watched).borrow()
+    }
+}
+
+fn token(index: usize, generation: u32) -> Token {
+    Token(index | (generation as usize) << HALF)
 }
 
 fn index(token: Token) -> usize {
