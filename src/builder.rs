@@ -61,6 +61,8 @@ pub struct Builder {
     reject_policy: RejectPolicy,
     io_ratio: u32,
     measure_time: bool,
+    #[cfg(feature = "tracing")]
+    slow_poll: Option<Duration>,
     wait_strategy: WaitStrategy,
     close_channels: CloseChannels,
     io: bool,
@@ -81,6 +83,8 @@ impl Builder {
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
             measure_time: false,
+            #[cfg(feature = "tracing")]
+            slow_poll: None,
             wait_strategy: WaitStrategy::default(),
             close_channels: CloseChannels::default(),
             io: true,
@@ -218,6 +222,15 @@ impl Builder {
         self
     }
 
+    /// Has the loops log every poll that takes `limit` or longer, as a warning that says where the task was
+    /// spawned; includes [`measure_time`](Builder::measure_time).
+    #[cfg(feature = "tracing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+    pub fn slow_poll(mut self, limit: Duration) -> Builder {
+        self.slow_poll = Some(limit);
+        self.measure_time(true)
+    }
+
     /// Sets how a loop waits when it has nothing to do; the default blocks at once.
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Builder {
         self.wait_strategy = strategy;
@@ -268,6 +281,8 @@ impl Builder {
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
             measure_time: self.measure_time,
+            #[cfg(feature = "tracing")]
+            slow_poll: self.slow_poll,
             close_channels: self.close_channels,
             clock: self.clock,
         });

@@ -198,13 +198,17 @@ where
     });
     match made.expect("the thread is a loop") {
         (task, None) => JoinHandle::of_task(task),
-        (task, Some(runnable)) => queue_or_refuse(task, runnable),
+        (task, Some(runnable)) => queue_or_refuse(task, runnable, location),
     }
 }
 
 /// Queues a new task if its loop takes it.
 #[cold]
-fn queue_or_refuse<T>(task: Task<T>, runnable: Runnable) -> JoinHandle<T> {
+fn queue_or_refuse<T>(
+    task: Task<T>,
+    runnable: Runnable,
+    location: &'static Location<'static>,
+) -> JoinHandle<T> {
     let home = Arc::clone(&runnable.metadata().home);
     // The policy of a full loop is user code, which no look at the loop surrounds.
     let admitted = match context::with_home(&home, |local| local.is_open()) {
@@ -221,7 +225,7 @@ fn queue_or_refuse<T>(task: Task<T>, runnable: Runnable) -> JoinHandle<T> {
     match queued {
         Ok(()) => JoinHandle::of_task(task),
         Err(reason) => {
-            home.counters.reject();
+            home.note_refusal(reason, location);
             JoinHandle::refused(reason)
         }
     }
@@ -269,7 +273,7 @@ where
         Err(RejectReason::ShutDown)
     };
     if let Err(reason) = admitted {
-        shared.counters.reject();
+        shared.note_refusal(reason, location);
         return Err(Rejected::new(future, reason));
     }
     let (runnable, task) = task::new_local(shared, future, location);

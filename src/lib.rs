@@ -127,6 +127,7 @@ mod task;
 mod termination;
 pub mod testing;
 pub mod time;
+mod trace;
 mod waiters;
 
 pub use block_on::block_on;

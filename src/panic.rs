@@ -11,6 +11,8 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
+use crate::trace;
+
 /// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send>;
 
@@ -201,6 +203,12 @@ impl fmt::Display for TaskPanic<'_> {
 /// Shows a panic to the handler, or on stderr if there is none or it panics too.
 #[cold]
 pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
+    trace::panicked(panic);
+    show(handler, panic);
+}
+
+/// Shows a panic that was told of when it happened.
+pub(crate) fn show(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
     let Some(handler) = handler else {
         return print(panic);
     };

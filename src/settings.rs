@@ -118,6 +118,8 @@ pub(crate) struct Config {
     pub(crate) wait_strategy: WaitStrategy,
     pub(crate) io_ratio: u32,
     pub(crate) measure_time: bool,
+    #[cfg(feature = "tracing")]
+    pub(crate) slow_poll: Option<Duration>,
     pub(crate) close_channels: CloseChannels,
     pub(crate) clock: Clock,
 }

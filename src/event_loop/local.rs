@@ -22,6 +22,7 @@ use crate::task::Runnable;
 use crate::task::live::{Live, LiveKey};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
+use crate::trace;
 
 /// The loop thread's half.
 pub(crate) struct Local {
@@ -285,7 +286,9 @@ impl Local {
     fn run_and_measure(&self, runnable: Runnable) {
         let start = Instant::now();
         runnable.run();
-        self.shared.gauges.polled(start.elapsed());
+        let time = start.elapsed();
+        self.shared.gauges.polled(time);
+        trace::polled(&self.shared, time);
     }
 
     pub(crate) fn renew_budget(&self) {

@@ -39,6 +39,7 @@ use crate::reactor::{Driver, Until};
 use crate::report::Cause;
 use crate::settings::{CloseChannels, WaitStrategy};
 use crate::sync::Arc;
+use crate::trace;
 
 /// Tasks between two looks at the clock.
 const BATCH: u32 = 64;
@@ -66,6 +67,7 @@ pub(crate) fn run_loop(parts: Parts) {
 pub(super) fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>)) {
     let mut runner = Runner::new(parts);
     let entered = context::enter_loop(&runner.local).expect("the caller has looked");
+    let _span = trace::loop_started(&runner.local.shared);
     let guard = start_hook(&runner.local);
     let (cause, error) = match contain(|| body(&mut runner)) {
         Ok(ending) => ending,
@@ -235,6 +237,7 @@ impl Runner {
         let terms = local.shared.control.lock().terms();
         let terms = terms.expect("the terms are set before the state");
         let progress = self.progress.get_or_insert_with(|| {
+            trace::shutdown(&local.shared, "shutting down");
             local.start_closing();
             if local.shared.config.close_channels == CloseChannels::Immediately {
                 local.close_channels();

@@ -33,6 +33,7 @@ use crate::task::Runnable;
 use crate::termination::Termination;
 use crate::time::queue;
 use crate::time::timers::Away;
+use crate::trace;
 use crate::waiters::Waiters;
 
 /// What a loop takes out of its inbox.
@@ -147,6 +148,12 @@ impl Shared {
         let refused = runnable.expect("a refused task is not taken");
         context::drop_refused(self, refused);
         Err(RejectReason::ShutDown)
+    }
+
+    /// Counts a submission that was refused.
+    pub(crate) fn note_refusal(&self, reason: RejectReason, location: &'static Location<'static>) {
+        self.counters.reject();
+        trace::rejected(self, reason, location);
     }
 
     /// Drops a value that was refused before it became a task; its destructor is user code.
@@ -306,6 +313,7 @@ impl Shared {
         };
         self.state.advance(State::Terminated);
         self.announce_shutdown();
+        trace::loop_ended(&report);
         self.termination.child_done(0, report.clone());
         if let Some(group) = group {
             group.child_done(self.index, report);

@@ -34,6 +34,7 @@ use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::reactor::Driver;
 use crate::report::Cause;
 use crate::sync::Arc;
+use crate::trace;
 
 /// The default quiet period, as Netty's.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
@@ -122,6 +123,7 @@ impl Shared {
     pub(crate) fn request(self: &Arc<Shared>, request: Request) {
         let now = self.config.clock.now();
         self.control.lock().note(request, now);
+        trace::shutdown(self, "requested");
         if !self.seat.is_taken() {
             if let Some(core) = self.core.upgrade() {
                 self.end_unstarted(&core);
@@ -335,11 +337,13 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     let shared = &local.shared;
     shared.state.advance(State::ShuttingDown);
     shared.announce_shutdown();
+    trace::shutdown(shared, "hooks");
     // The list closes first: a hook that adds itself again for ever is refused here.
     shared.hooks.close();
     while let Some(hook) = shared.hooks.pop(HookId::END) {
         run_hook(local, hook);
     }
+    trace::shutdown(shared, "channels");
     // Channels close while tasks can still run: whoever waits for one hears of it, once.
     local.close_channels();
     local.run_io();
@@ -354,6 +358,7 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
             local.run_one(runnable);
         }
     }
+    trace::shutdown(shared, "tasks");
     cancel_all(local, driver, mail);
     local.publish();
     let values = local.arena.borrow_mut().clear();

@@ -48,12 +48,12 @@ impl EventLoop {
         };
         if let Err(reason) = self.shared.admit() {
             self.shared.drop_refused(future, location);
-            return self.refuse(reason);
+            return self.refuse(reason, location);
         }
         let (runnable, task) = task::new_send(&self.shared, future, location);
         match self.shared.push(runnable, Lane::Main, urgency) {
             Ok(()) => JoinHandle::of_task(task),
-            Err(reason) => self.refuse(reason),
+            Err(reason) => self.refuse(reason, location),
         }
     }
 
@@ -244,8 +244,9 @@ impl EventLoop {
         let open = context::with_home(&self.shared, |local| local.is_open());
         let counters = &self.shared.counters;
         if open != Some(true) {
-            counters.reject();
-            return Err(Rejected::new(value, RejectReason::ShutDown));
+            let reason = RejectReason::ShutDown;
+            self.shared.note_refusal(reason, location);
+            return Err(Rejected::new(value, reason));
         }
         counters.accept_at_home();
         counters.begin();
@@ -309,7 +310,7 @@ impl EventLoop {
         F::Output: Send + 'static,
     {
         if let Err(reason) = self.shared.admit() {
-            self.shared.counters.reject();
+            self.shared.note_refusal(reason, location);
             return Err(Rejected::new(value, reason));
         }
         let mut value = Some(value);
@@ -323,15 +324,19 @@ impl EventLoop {
         match self.shared.push_with(lane, urgency, make) {
             Ok(()) => Ok(handle.expect("an accepted task was made")),
             Err(reason) => {
-                self.shared.counters.reject();
+                self.shared.note_refusal(reason, location);
                 let value = value.expect("a refused value was not wrapped");
                 Err(Rejected::new(value, reason))
             }
         }
     }
 
-    fn refuse<T>(&self, reason: RejectReason) -> JoinHandle<T> {
-        self.shared.counters.reject();
+    fn refuse<T>(
+        &self,
+        reason: RejectReason,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<T> {
+        self.shared.note_refusal(reason, location);
         JoinHandle::refused(reason)
     }
 }

@@ -25,6 +25,7 @@ use crate::park::{Parker, round_up};
 use crate::reactor::registration::Watched;
 use crate::reactor::table::Table;
 use crate::sync::{Arc, Mutex};
+use crate::trace;
 
 /// The token of the bell, which no descriptor can have.
 pub(crate) const BELL: Token = Token(usize::MAX);
@@ -191,7 +192,7 @@ impl Reactor {
             .is_some_and(|until| timeout == Some(LONGEST_WAIT) || Instant::now() >= until.deadline);
         match self.health.empty_wait(in_time) {
             Verdict::Fine => Ok(()),
-            Verdict::Rebuild => self.rebuild(port, ready),
+            Verdict::Rebuild => self.rebuild(port, ready, None),
             Verdict::GiveUp => Err(io::Error::other(
                 "the selector returns at once and with nothing, also after it was rebuilt",
             )),
@@ -218,17 +219,22 @@ impl Reactor {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Turn::Interrupted),
             Err(error) if self.health.may_rebuild() => {
-                drop(error);
-                self.rebuild(port, ready)?;
+                self.rebuild(port, ready, Some(&error))?;
                 Ok(Turn::Interrupted)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Replaces selector and bell, and registers every descriptor again.
+    /// Replaces selector and bell, and registers every descriptor again: after an error, or without one,
+    /// after waits that ended early.
     #[cold]
-    fn rebuild(&mut self, port: &Port, ready: &mut Vec<Waker>) -> io::Result<()> {
+    fn rebuild(
+        &mut self,
+        port: &Port,
+        ready: &mut Vec<Waker>,
+        error: Option<&io::Error>,
+    ) -> io::Result<()> {
         let (poll, waker) = selector()?;
         if let Some(table) = &port.table {
             table.rebuild(poll.registry().try_clone()?, ready);
@@ -238,6 +244,7 @@ impl Reactor {
         }
         self.poll = poll;
         self.health.rebuilt();
+        trace::rebuilt(error);
         Ok(())
     }
 }
@@ -381,7 +388,7 @@ mod tests {
         let source: &Source = (*watched).borrow();
         let table = port.table.as_ref().unwrap();
         let token = table.register(one.as_raw_fd(), &watched).unwrap().unwrap();
-        reactor.rebuild(&port, &mut Vec::new()).unwrap();
+        reactor.rebuild(&port, &mut Vec::new(), None).unwrap();
         drop(source.store(Direction::Read, Waker::noop().clone()));
         other.write_all(b"x").unwrap();
         let mut ready = Vec::new();
@@ -399,7 +406,7 @@ mod tests {
         let Driver::Io(mut reactor) = driver else {
             panic!("made with a reactor")
         };
-        reactor.rebuild(&port, &mut Vec::new()).unwrap();
+        reactor.rebuild(&port, &mut Vec::new(), None).unwrap();
         port.bell.ring().unwrap();
         reactor.wait(&port, None, &mut Vec::new()).unwrap();
     }

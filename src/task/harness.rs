@@ -23,9 +23,12 @@ use crate::event_loop::context;
 use crate::event_loop::counters::End;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
-use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
+use crate::panic::{
+    PanicHandler, PanicSite, Payload, TaskPanic, contain, contain_drop, discard, show,
+};
 use crate::sync::Arc;
 use crate::task::live::LiveKey;
+use crate::trace;
 
 pin_project! {
     /// The future of a task, with its book-keeping.
@@ -146,6 +149,7 @@ impl<F: Future> Future for Harness<F> {
     type Output = Outcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
+        trace::polling(self.location);
         let mut body = self.as_mut().project().body;
         let mut before = Stage::RUNNING;
         let mut value = None;
@@ -217,13 +221,15 @@ impl<T> Outcome<T> {
 
     #[cold]
     pub(crate) fn panicked(payload: Payload, location: &'static Location<'static>) -> Outcome<T> {
+        let unjoined = Unjoined {
+            payload: Some(payload),
+            location,
+            home: context::with_local(|local| Arc::clone(&local.shared)),
+        };
+        unjoined.with_panic(|panic, _| trace::panicked(panic));
         Outcome {
             value: None,
-            panic: Some(Box::new(Unjoined {
-                payload: Some(payload),
-                location,
-                home: context::with_local(|local| Arc::clone(&local.shared)),
-            })),
+            panic: Some(Box::new(unjoined)),
         }
     }
 
@@ -262,12 +268,29 @@ pub(crate) struct Unjoined {
     home: Option<Arc<Shared>>,
 }
 
+impl Unjoined {
+    /// Looks at the panic, if nobody has joined it, and at who is to hear of it.
+    fn with_panic(&self, look: impl FnOnce(&TaskPanic<'_>, Option<&PanicHandler>)) {
+        if let Some(payload) = &self.payload {
+            let home = self.home.as_deref();
+            let panic = TaskPanic {
+                site: PanicSite::Task,
+                payload: &**payload,
+                location: Some(self.location),
+                index: home.map(|home| home.index),
+            };
+            look(
+                &panic,
+                home.and_then(|home| home.config.on_panic.as_deref()),
+            );
+        }
+    }
+}
+
 impl Drop for Unjoined {
     fn drop(&mut self) {
+        self.with_panic(|panic, handler| show(handler, panic));
         if let Some(payload) = self.payload.take() {
-            let location = Some(self.location);
-            let home = self.home.as_deref();
-            Shared::report_panic_of(home, PanicSite::Task, &*payload, location);
             discard(payload);
         }
     }

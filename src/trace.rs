@@ -1,0 +1,163 @@
+//! What loops tell `tracing`: nothing, and at no cost, unless the feature of that name is on.
+//!
+//! - A loop's thread is inside a span `event_loop` from start to end, so what tasks log shows where it
+//!   was logged.
+//! - Subscribers are foreign code: they are called with no lock and no borrow held, and what they panic with
+//!   ends here.
+//! - Events name the place in the source where the task was spawned, wherever there is a task.
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::*;
+#[cfg(feature = "tracing")]
+pub(crate) use on::*;
+
+#[cfg(feature = "tracing")]
+mod on {
+    use std::cell::Cell;
+    use std::fmt::Display;
+    use std::io;
+    use std::panic::Location;
+    use std::time::Duration;
+
+    use tracing::{debug, debug_span, error, info, warn};
+
+    use crate::error::RejectReason;
+    use crate::event_loop::shared::Shared;
+    use crate::panic::{TaskPanic, contain, discard};
+    use crate::report::LoopReport;
+
+    thread_local! {
+        /// Where the task that is polled right now was spawned.
+        static POLLED: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+    }
+
+    /// Keeps the thread inside the span of its loop.
+    pub(crate) struct LoopSpan(Option<tracing::span::EnteredSpan>);
+
+    impl Drop for LoopSpan {
+        fn drop(&mut self) {
+            tell(|| drop(self.0.take()));
+        }
+    }
+
+    /// Calls the subscriber.
+    fn tell<R>(call: impl FnOnce() -> R) -> Option<R> {
+        contain(call).map_err(discard).ok()
+    }
+
+    fn place(location: Option<&'static Location<'static>>) -> Option<impl tracing::Value> {
+        location.map(|location| tracing::field::display(location as &dyn Display))
+    }
+
+    pub(crate) fn loop_started(shared: &Shared) -> LoopSpan {
+        LoopSpan(tell(|| {
+            let span = debug_span!("event_loop", index = shared.index).entered();
+            info!(index = shared.index, "event loop started");
+            span
+        }))
+    }
+
+    pub(crate) fn loop_ended(report: &LoopReport) {
+        tell(|| {
+            info!(
+                index = report.index(),
+                cause = ?report.cause(),
+                error = report.error().map(tracing::field::display),
+                completed = report.completed(),
+                panicked = report.panicked(),
+                cancelled = report.cancelled(),
+                "event loop ended"
+            );
+        });
+    }
+
+    /// A step on the way to the end of a loop.
+    pub(crate) fn shutdown(shared: &Shared, phase: &'static str) {
+        tell(|| debug!(index = shared.index, phase, "event loop shuts down"));
+    }
+
+    pub(crate) fn panicked(panic: &TaskPanic<'_>) {
+        tell(|| {
+            error!(
+                site = %panic.site(),
+                message = panic.message(),
+                index = panic.loop_index(),
+                spawned_at = place(panic.location()),
+                "panic caught"
+            );
+        });
+    }
+
+    pub(crate) fn rejected(
+        shared: &Shared,
+        reason: RejectReason,
+        location: &'static Location<'static>,
+    ) {
+        tell(|| {
+            warn!(
+                index = shared.index,
+                reason = %reason,
+                spawned_at = place(Some(location)),
+                "task refused"
+            );
+        });
+    }
+
+    pub(crate) fn rebuilt(error: Option<&io::Error>) {
+        let error = error.map(tracing::field::display);
+        tell(|| warn!(error, "selector rebuilt"));
+    }
+
+    /// Notes which task is polled, for [`polled`].
+    pub(crate) fn polling(location: &'static Location<'static>) {
+        POLLED.set(Some(location));
+    }
+
+    /// Tells of a poll that took `time`, if the loop's limit says that this is long.
+    pub(crate) fn polled(shared: &Shared, time: Duration) {
+        let location = POLLED.take();
+        if shared.config.slow_poll.is_none_or(|slow| time < slow) {
+            return;
+        }
+        tell(|| {
+            warn!(
+                index = shared.index,
+                ?time,
+                spawned_at = place(location),
+                "slow poll"
+            );
+        });
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use std::io;
+    use std::panic::Location;
+    use std::time::Duration;
+
+    use crate::error::RejectReason;
+    use crate::event_loop::shared::Shared;
+    use crate::panic::TaskPanic;
+    use crate::report::LoopReport;
+
+    pub(crate) struct LoopSpan;
+
+    pub(crate) fn loop_started(_: &Shared) -> LoopSpan {
+        LoopSpan
+    }
+
+    pub(crate) fn loop_ended(_: &LoopReport) {}
+
+    pub(crate) fn shutdown(_: &Shared, _: &'static str) {}
+
+    pub(crate) fn panicked(_: &TaskPanic<'_>) {}
+
+    pub(crate) fn rejected(_: &Shared, _: RejectReason, _: &'static Location<'static>) {}
+
+    pub(crate) fn rebuilt(_: Option<&io::Error>) {}
+
+    pub(crate) fn polling(_: &'static Location<'static>) {}
+
+    pub(crate) fn polled(_: &Shared, _: Duration) {}
+}

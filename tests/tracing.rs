@@ -1,0 +1,201 @@
+//! What loops tell `tracing`, in the order in which it happens.
+
+mod util;
+
+use std::fmt::{Debug, Write};
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use loopgroup::{Builder, EventLoopGroup, block_on};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::with_default;
+use tracing::{Event, Metadata, Subscriber};
+use util::within;
+
+/// Writes down everything, a line each.
+#[derive(Clone, Default)]
+struct Scribe(Arc<Written>);
+
+#[derive(Default)]
+struct Written {
+    lines: Mutex<Vec<String>>,
+    spans: AtomicU64,
+    entered: AtomicU64,
+    /// For the scribe who cannot write.
+    broken: bool,
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Scribe {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("loopgroup")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields(format!("span {}", span.metadata().name()));
+        span.record(&mut fields);
+        self.0.lines.lock().unwrap().push(fields.0);
+        Id::from_u64(self.0.spans.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        assert!(!self.0.broken, "a subscriber that panics");
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        self.0.lines.lock().unwrap().push(fields.0);
+    }
+
+    fn enter(&self, _: &Id) {
+        self.0.entered.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn exit(&self, _: &Id) {
+        self.0.entered.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Scribe {
+    /// A group of one loop whose thread tells this scribe, and no other test's.
+    fn group(&self, settings: impl FnOnce(Builder) -> Builder) -> EventLoopGroup {
+        let scribe = self.clone();
+        let builder = EventLoopGroup::builder().loops(1);
+        settings(builder)
+            .thread_factory(move |loop_thread| {
+                let scribe = scribe.clone();
+                thread::Builder::new()
+                    .spawn(move || with_default(scribe, || loop_thread.run()))
+                    .map(drop)
+            })
+            .build()
+            .unwrap()
+    }
+
+    /// What was written, of what has all of these words.
+    fn lines(&self, words: &[&str]) -> Vec<String> {
+        let lines = self.0.lines.lock().unwrap();
+        let fits = |line: &&String| words.iter().all(|word| line.contains(word));
+        lines.iter().filter(fits).cloned().collect()
+    }
+}
+
+/// The place of the call, as events write it.
+#[track_caller]
+fn here() -> String {
+    let place = Location::caller();
+    format!("{}:{}", place.file(), place.line())
+}
+
+#[test]
+fn a_loop_tells_of_its_start_its_phases_and_its_end() {
+    within(|| {
+        let scribe = Scribe::default();
+        let group = scribe.group(|builder| builder);
+        block_on(group.spawn(async {})).unwrap();
+        assert_eq!(scribe.lines(&["span event_loop index=0"]).len(), 1);
+        assert_eq!(scribe.0.entered.load(Ordering::SeqCst), 1);
+        block_on(group.shutdown_now());
+        let told = [
+            "event loop started",
+            "\"shutting down\"",
+            "\"hooks\"",
+            "\"channels\"",
+            "\"tasks\"",
+            "event loop ended",
+        ];
+        let lines = scribe.lines(&["event loop"]);
+        assert_eq!(lines.len(), told.len(), "{lines:#?}");
+        for (line, told) in lines.iter().zip(told) {
+            assert!(line.contains(told), "{line} instead of {told}");
+        }
+        assert!(lines[5].contains("cause=Now"), "{}", lines[5]);
+        assert!(lines[5].contains("completed=1"), "{}", lines[5]);
+        util::eventually("the thread leaves the span", || {
+            scribe.0.entered.load(Ordering::SeqCst) == 0
+        });
+    });
+}
+
+#[test]
+fn a_panic_is_told_once_with_the_place_of_the_spawn_joined_or_not() {
+    within(|| {
+        let scribe = Scribe::default();
+        let group = scribe.group(|builder| builder.on_panic(|_| {}));
+        let (joined, place) = (group.spawn(async { panic!("joined") }), here());
+        assert!(block_on(joined).unwrap_err().is_panic());
+        drop(group.spawn(async { panic!("alone") }));
+        group
+            .shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(20))
+            .unwrap()
+            .wait();
+        let lines = scribe.lines(&["ERROR", "panic caught", "message=\"joined\"", &place]);
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert_eq!(
+            scribe
+                .lines(&["panic caught", "message=\"alone\"", "index=0"])
+                .len(),
+            1
+        );
+        assert_eq!(scribe.lines(&["panic caught"]).len(), 2);
+    });
+}
+
+#[test]
+fn a_refusal_is_told_to_the_submitter_with_its_reason_and_place() {
+    within(|| {
+        let scribe = Scribe::default();
+        let group = scribe.group(|builder| builder);
+        group.shutdown_now().wait();
+        let place = with_default(scribe.clone(), || {
+            let (refused, place) = (group.spawn(async {}), here());
+            assert!(block_on(refused).unwrap_err().is_rejected());
+            place
+        });
+        let lines = scribe.lines(&["WARN", "task refused", "shut", &place]);
+        assert_eq!(lines.len(), 1, "{:#?}", scribe.lines(&[]));
+    });
+}
+
+#[test]
+fn a_slow_poll_is_told_with_the_place_of_the_spawn_and_a_quick_one_is_not() {
+    within(|| {
+        for (limit, told) in [(Duration::from_millis(20), 1), (Duration::MAX, 0)] {
+            let scribe = Scribe::default();
+            let group = scribe.group(|builder| builder.slow_poll(limit));
+            let slow = async { thread::sleep(Duration::from_millis(21)) };
+            let (slow, place) = (group.spawn(slow), here());
+            block_on(slow).unwrap();
+            group.shutdown_now().wait();
+            assert_eq!(scribe.lines(&["WARN", "slow poll", &place]).len(), told);
+        }
+    });
+}
+
+#[test]
+fn a_subscriber_that_panics_ends_no_loop() {
+    within(|| {
+        let scribe = Scribe(Arc::new(Written {
+            broken: true,
+            ..Written::default()
+        }));
+        let group = scribe.group(|builder| builder.on_panic(|_| {}));
+        assert!(block_on(group.spawn(async { panic!("once") })).is_err());
+        assert_eq!(block_on(group.spawn(async { 7 })).unwrap(), 7);
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.completed(), report.panicked()), (1, 1));
+    });
+}
