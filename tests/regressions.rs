@@ -240,6 +240,25 @@ fn cancel_of_spawn_with_resolves_only_after_the_inner_future_is_dropped() {
 }
 
 #[test]
+fn cancel_counts_from_its_call_on_also_if_its_future_is_kept_and_not_polled() {
+    within(|| {
+        let mut test = TestLoop::new();
+        let log = Log::new();
+        let task = test.spawn(Probe::new(&log, std::future::pending::<()>()));
+        test.run_until_stalled();
+        let cancelling = task.cancel();
+        test.run_until_stalled();
+        assert_eq!((log.polls(), log.drops()), (1, 1));
+        assert_eq!(test.block_on(cancelling), None);
+        // A value that was there before is kept for whoever asks.
+        let task = test.spawn(async { 7 });
+        test.run_until_stalled();
+        let cancelling = task.cancel();
+        assert_eq!(test.block_on(cancelling), Some(7));
+    });
+}
+
+#[test]
 fn a_factory_that_drops_its_thread_refuses_the_submission_and_is_asked_again() {
     within(|| {
         let asked = Arc::new(AtomicUsize::new(0));

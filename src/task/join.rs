@@ -111,11 +111,9 @@ impl<T> JoinHandle<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
-        // Taken out here, not in the future: async-task's own handle cancels when it is dropped, so
-        // the cancellation stands also if the future is dropped before its first poll.
         let repr = std::mem::replace(&mut self.0, Repr::Done);
-        async move {
-            let outcome = match repr {
+        let mut cancelling = Box::pin(async move {
+            match repr {
                 Repr::Loop(task) => {
                     Shielded {
                         future: task.cancel(),
@@ -129,6 +127,17 @@ impl<T> JoinHandle<T> {
                     .await
                 }
                 Repr::Refused(_) | Repr::Done => None,
+            }
+        });
+        // The first poll of async-task's future is what cancels. It is made here: whoever keeps the
+        // returned one and does not poll it has cancelled the task all the same.
+        let first = cancelling
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        async move {
+            let outcome = match first {
+                Poll::Ready(outcome) => outcome,
+                Poll::Pending => cancelling.await,
             };
             outcome?.value_or_report()
         }
