@@ -26,7 +26,9 @@ pub fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T
             result
         })
         .unwrap();
-    match rx.recv_timeout(WATCHDOG) {
+    // Whoever prolongs a test has more patience too.
+    let patience = setting("LOOPGROUP_WATCHDOG").map_or(WATCHDOG, Duration::from_secs);
+    match rx.recv_timeout(patience) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("watchdog: the test hangs"),
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
             Ok(result) => result,
@@ -61,6 +63,16 @@ impl Drop for TempPath {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// A number from the environment, to repeat or to prolong a test: `None` if it is not set.
+#[track_caller]
+pub fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+    )
 }
 
 /// Waits until `condition` holds; for things that nobody announces (the end of an OS thread).
