@@ -1,12 +1,14 @@
 //! Whatever races with a shutdown, the figures add up and every future ends at home.
 //!
-//! `LOOPGROUP_SEED` replays one round, `LOOPGROUP_ROUNDS` scales the number of rounds.
+//! `LOOPGROUP_SEED` replays one round, `LOOPGROUP_ROUNDS` scales the number of rounds, and
+//! `LOOPGROUP_RACES` is the number of races of the soak, of a thousand tasks each.
 
 mod util;
 
 use std::any::Any;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,13 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loopgroup::blocking::{BlockingGroup, WhenFull};
 use loopgroup::{
     EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, TerminationReport, WaitStrategy,
 };
-use util::{poll_once, within};
+use util::{poll_once, setting, within};
 
 /// Rounds under one watchdog.
 const CHUNK: u64 = 100;
@@ -61,17 +63,16 @@ impl Rng {
 }
 
 /// Runs `rounds` rounds, or the one of `LOOPGROUP_SEED`; names the seed of the round that fails.
-fn rounds(rounds: u64, round: fn(u64)) {
-    let setting = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seeds: Vec<u64> = match setting("LOOPGROUP_SEED") {
-        Some(seed) => vec![seed],
-        None => {
-            (0..setting("LOOPGROUP_ROUNDS").map_or(rounds, |scale: u64| rounds * scale)).collect()
-        }
+fn rounds(rounds: u64, round: impl Fn(u64) + Copy + Send + 'static) {
+    let seeds = match setting("LOOPGROUP_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..rounds,
     };
     let current = Arc::new(AtomicU64::new(0));
-    for chunk in seeds.chunks(CHUNK as usize) {
-        let (chunk, at) = (chunk.to_vec(), Arc::clone(&current));
+    let start = Instant::now();
+    for first in seeds.clone().step_by(CHUNK as usize) {
+        let chunk = first..seeds.end.min(first + CHUNK);
+        let at = Arc::clone(&current);
         let result = catch_unwind(AssertUnwindSafe(|| {
             within(move || {
                 for seed in chunk {
@@ -87,7 +88,16 @@ fn rounds(rounds: u64, round: fn(u64)) {
             );
             resume_unwind(payload);
         }
+        let done = first + CHUNK;
+        if done % 1_000 == 0 {
+            eprintln!("{done} of {} rounds, {:.0?}", seeds.end, start.elapsed());
+        }
     }
+}
+
+/// So many rounds, or a multiple of it.
+fn scaled(rounds: u64) -> u64 {
+    rounds * setting("LOOPGROUP_ROUNDS").unwrap_or(1)
 }
 
 /// Panics without the noise of the panic hook.
@@ -176,6 +186,8 @@ struct Round {
     over: AtomicBool,
     /// Whether a task may wait for ever: not if the round's end waits for it.
     may_hang: bool,
+    /// What lets other threads get ahead happens once in so many times.
+    pauses: u64,
 }
 
 /// How a task gets from one poll to the next.
@@ -236,6 +248,8 @@ impl<L> Future for Body<L> {
                 return Poll::Ready(());
             }
             Pace::Yields => cx.waker().wake_by_ref(),
+            // Woken for nothing now and then, and not for ever.
+            Pace::Never if this.rng.one_in(2) => {}
             Pace::Foreign | Pace::Never => {
                 this.round.wakers.lock().unwrap().push(cx.waker().clone());
             }
@@ -331,20 +345,20 @@ fn submit_from_outside(round: &Arc<Round>, group: Option<&EventLoopGroup>, rng: 
     let mut home = Some(index);
     let body = |witness| Body::<()>::new(round, witness, seed, true);
     let told = match rng.below(8) {
-        0 | 1 => after_spawn(ev.spawn(body(witness)), &tale, rng),
+        0 | 1 => after_spawn(round, ev.spawn(body(witness)), &tale, rng),
         2 => {
-            let round = Arc::clone(round);
+            let own = Arc::clone(round);
             let panics = rng.one_in(8);
             let handle = ev.spawn_with(move || {
                 if panics {
                     witness.finish(true);
                 }
-                Body::<Rc<()>>::new(&round, witness, seed, true)
+                Body::<Rc<()>>::new(&own, witness, seed, true)
             });
-            after_spawn(handle, &tale, rng)
+            after_spawn(round, handle, &tale, rng)
         }
         3 => match ev.try_spawn(body(witness)) {
-            Ok(handle) => after_spawn(handle, &tale, rng),
+            Ok(handle) => after_spawn(round, handle, &tale, rng),
             Err(rejected) => {
                 let reason = rejected.reason();
                 discard(rejected.into_inner());
@@ -366,7 +380,7 @@ fn submit_from_outside(round: &Arc<Round>, group: Option<&EventLoopGroup>, rng: 
         _ => match group {
             Some(group) => {
                 home = None;
-                after_spawn(group.spawn(body(witness)), &tale, rng)
+                after_spawn(round, group.spawn(body(witness)), &tale, rng)
             }
             None => Told::Handle(ev.submit(closure(witness, rng))),
         },
@@ -375,14 +389,17 @@ fn submit_from_outside(round: &Arc<Round>, group: Option<&EventLoopGroup>, rng: 
 }
 
 /// Keeps, drops, aborts or cancels a handle.
-fn after_spawn(handle: JoinHandle<()>, tale: &Tale, rng: &mut Rng) -> Told {
+fn after_spawn(round: &Round, handle: JoinHandle<()>, tale: &Tale, rng: &mut Rng) -> Told {
+    let pause = rng.one_in(round.pauses);
     match rng.below(6) {
         0 => drop(handle),
         1 => {
-            rng.dawdle();
+            if pause {
+                rng.dawdle();
+            }
             handle.abort();
         }
-        2 => {
+        2 if pause => {
             rng.dawdle();
             let output = loopgroup::block_on(handle.cancel());
             let story = tale.lock().unwrap();
@@ -528,7 +545,30 @@ impl End {
     }
 }
 
-fn race(seed: u64, bound: Option<usize>) {
+/// What a race is like, besides what its seed decides.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    bound: Option<usize>,
+    /// What each producer submits, at least.
+    submissions: u64,
+    /// How much is submitted before the end begins, at least.
+    before_the_end: usize,
+    /// As in [`Round`].
+    pauses: u64,
+    mistake: Option<Mistake>,
+}
+
+/// Made here on purpose, to be found: the positive controls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    /// A task that is neither run nor dropped.
+    Abandoned,
+    /// A task that is in no book.
+    Uncounted,
+}
+
+/// A race; returns how many tasks were accepted.
+fn race(seed: u64, plan: Plan) -> u64 {
     let mut rng = Rng::new(seed);
     let end = End::pick(&mut rng);
     let loops = 1 + rng.below(3) as usize;
@@ -546,7 +586,7 @@ fn race(seed: u64, bound: Option<usize>) {
     if rng.one_in(4) {
         builder = builder.wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(20)));
     }
-    if let Some(bound) = bound {
+    if let Some(bound) = plan.bound {
         builder = builder.max_pending_tasks(bound);
     }
     let group = builder.build().unwrap();
@@ -558,6 +598,7 @@ fn race(seed: u64, bound: Option<usize>) {
         wakers: Mutex::default(),
         over: AtomicBool::new(false),
         may_hang: !end.waits(),
+        pauses: plan.pauses,
     });
     let hooks = Arc::new(AtomicU64::new(0));
     let mut hooks_added = 0;
@@ -579,10 +620,10 @@ fn race(seed: u64, bound: Option<usize>) {
         let group = (end != End::DropLastHandle).then(|| group.clone());
         threads.push(thread::spawn(move || {
             start.wait();
-            for _ in 0..8 + rng.below(12) {
+            for _ in 0..plan.submissions + rng.below(12) {
                 let item = submit_from_outside(&round, group.as_ref(), &mut rng);
                 round.items.lock().unwrap().push(item);
-                if rng.one_in(4) {
+                if rng.one_in(4 * plan.pauses) {
                     rng.dawdle();
                 }
             }
@@ -593,8 +634,10 @@ fn race(seed: u64, bound: Option<usize>) {
         threads.push(thread::spawn(move || {
             start.wait();
             while !round.over.load(Ordering::SeqCst) {
-                let wakers = round.wakers.lock().unwrap().clone();
+                // Twice each: the second one comes late, also for tasks that are gone.
+                let wakers = std::mem::take(&mut *round.wakers.lock().unwrap());
                 for waker in wakers {
+                    waker.wake_by_ref();
                     waker.wake();
                 }
                 thread::yield_now();
@@ -602,6 +645,9 @@ fn race(seed: u64, bound: Option<usize>) {
         }));
     }
     start.wait();
+    while round.items.lock().unwrap().len() < plan.before_the_end {
+        thread::yield_now();
+    }
     for _ in 0..1 + rng.below(4) {
         rng.dawdle();
     }
@@ -612,7 +658,17 @@ fn race(seed: u64, bound: Option<usize>) {
         thread.join().unwrap();
     }
 
-    let items = std::mem::take(&mut *round.items.lock().unwrap());
+    let mut items = std::mem::take(&mut *round.items.lock().unwrap());
+    match plan.mistake {
+        Some(Mistake::Abandoned) => {
+            let (tale, witness) = witness(&mut rng);
+            let _ = ManuallyDrop::new(witness);
+            let (told, home) = (Told::Accepted, None);
+            items.push(Item { told, tale, home });
+        }
+        Some(Mistake::Uncounted) => drop(items.pop()),
+        None => {}
+    }
     let attempted = items.len() as u64;
     let homes = round.homes.lock().unwrap().clone();
     let mut counted = Figures::default();
@@ -631,16 +687,76 @@ fn race(seed: u64, bound: Option<usize>) {
     for ev in &round.loops {
         assert_eq!((ev.pending_tasks(), ev.live_tasks()), (0, 0));
     }
+    told.accepted
 }
+
+/// Little is under way when the end comes.
+const SHORT: Plan = Plan {
+    bound: None,
+    submissions: 8,
+    before_the_end: 0,
+    pauses: 1,
+    mistake: None,
+};
+
+/// A thousand tasks and more.
+const SOAK: Plan = Plan {
+    bound: None,
+    submissions: 600,
+    before_the_end: 1_000,
+    pauses: 32,
+    mistake: None,
+};
 
 #[test]
 fn submissions_wakes_and_cancels_racing_with_a_shutdown_add_up() {
-    rounds(1_400, |seed| race(seed, None));
+    rounds(scaled(1_400), |seed| {
+        race(seed, SHORT);
+    });
 }
 
 #[test]
 fn the_same_race_below_a_bound_on_pending_tasks_adds_up() {
-    rounds(700, |seed| race(seed, Some(1 + seed as usize % 4)));
+    rounds(scaled(700), |seed| {
+        let bound = Some(1 + seed as usize % 4);
+        race(seed, Plan { bound, ..SHORT });
+    });
+}
+
+#[test]
+fn a_soak_of_a_thousand_tasks_in_each_race_adds_up() {
+    static ACCEPTED: AtomicU64 = AtomicU64::new(0);
+    let usual = if cfg!(debug_assertions) { 50 } else { 1_000 };
+    let races = setting("LOOPGROUP_RACES").unwrap_or(usual);
+    let start = Instant::now();
+    rounds(races, |seed| {
+        let accepted = race(seed, SOAK);
+        assert!(
+            accepted >= 1_000,
+            "the gate was open for so many: {accepted}"
+        );
+        ACCEPTED.fetch_add(accepted, Ordering::SeqCst);
+    });
+    let accepted = ACCEPTED.load(Ordering::SeqCst);
+    eprintln!("{accepted} tasks in {races} races, {:.1?}", start.elapsed());
+}
+
+#[test]
+fn an_abandoned_task_and_one_that_is_in_no_book_are_found() {
+    for (mistake, found) in [
+        (Mistake::Abandoned, "dropped exactly once"),
+        (Mistake::Uncounted, "the report and the tasks disagree"),
+    ] {
+        let mistake = Some(mistake);
+        for plan in [SHORT, SOAK] {
+            let race = move || race(1, Plan { mistake, ..plan });
+            let payload = catch_unwind(|| within(race)).unwrap_err();
+            let text = payload
+                .downcast_ref::<String>()
+                .expect("an assertion failed");
+            assert!(text.contains(found), "{text}");
+        }
+    }
 }
 
 /// Blocking jobs against the shutdown of their group, with the same book-keeping.
@@ -729,5 +845,5 @@ fn race_blocking(seed: u64) {
 
 #[test]
 fn blocking_jobs_racing_with_a_shutdown_add_up() {
-    rounds(500, race_blocking);
+    rounds(scaled(500), race_blocking);
 }
