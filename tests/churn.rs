@@ -1,5 +1,7 @@
 //! Connections come and go by the thousand, and peers send as much as they like: nothing is left of
 //! them, and nothing grows with them.
+//!
+//! `LOOPGROUP_CONNECTS` is the number of connections; 100,000 in a release build, 5,000 in a debug build.
 #![cfg(target_os = "linux")]
 
 mod util;
@@ -14,12 +16,12 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
-use util::{alone, entries, eventually};
+use util::{alone, entries, eventually, setting};
 
 struct Counting;
 
@@ -68,10 +70,26 @@ fn others_sleep() -> bool {
     })
 }
 
-/// Live bytes and descriptors, once every thread has come to rest.
-fn held() -> (isize, usize) {
-    eventually("all threads wait", others_sleep);
-    (live(), entries("/proc/self/fd"))
+/// What a process holds, once every thread has come to rest.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    bytes: isize,
+    descriptors: usize,
+    threads: usize,
+    /// Slots of sockets in the tables of the loops.
+    slots: usize,
+}
+
+impl Held {
+    fn now(group: &EventLoopGroup) -> Held {
+        eventually("all threads wait", others_sleep);
+        Held {
+            bytes: live(),
+            descriptors: entries("/proc/self/fd"),
+            threads: entries("/proc/self/task"),
+            slots: registered(group),
+        }
+    }
 }
 
 fn registered(group: &EventLoopGroup) -> usize {
@@ -135,10 +153,47 @@ fn connections_that_come_and_go_leave_nothing_behind() {
             assert_eq!(block_on(main).unwrap().unwrap(), times);
         };
         run(500); // tables and queues have their size then
-        let before = held();
-        run(times(5_000));
-        assert_eq!(registered(&group), 0);
-        assert_eq!(held(), before, "bytes, descriptors");
+        let before = Held::now(&group);
+        let connects = setting("LOOPGROUP_CONNECTS").map_or(times(5_000), |n| n as usize);
+        const PART: usize = 50_000;
+        let start = Instant::now();
+        for done in (0..connects).step_by(PART) {
+            run(PART.min(connects - done));
+            let done = connects.min(done + PART);
+            let (time, held) = (start.elapsed(), Held::now(&group));
+            eprintln!("{done} of {connects} connections, {time:.0?}: {held:?}");
+        }
+        assert_eq!(before.slots, 0);
+        assert_eq!(Held::now(&group), before);
+    });
+}
+
+#[test]
+fn a_connection_that_is_kept_is_found() {
+    alone("a_connection_that_is_kept_is_found", || {
+        let group = EventLoopGroup::new(1).unwrap();
+        let open = || {
+            let opening = group.spawn(async {
+                let socket = UdpSocket::bind("127.0.0.1:0").await?;
+                // It has a slot once it was waited for.
+                assert!(futures::poll!(pin!(socket.readable())).is_pending());
+                io::Result::Ok(socket)
+            });
+            block_on(opening).unwrap().unwrap()
+        };
+        for _ in 0..20 {
+            drop(open()); // tables and queues have their size then
+        }
+        let before = Held::now(&group);
+        drop(open());
+        assert_eq!(Held::now(&group), before, "closed again");
+        let kept = open();
+        let after = Held::now(&group);
+        assert_eq!(after.slots, before.slots + 1);
+        assert_eq!(after.descriptors, before.descriptors + 1);
+        assert!(after.bytes > before.bytes);
+        drop(kept);
+        assert_eq!(Held::now(&group), before);
     });
 }
 
@@ -168,10 +223,10 @@ fn refused_connections_leave_nothing_behind() {
             readable.await
         });
         block_on(waited).unwrap().unwrap();
-        let before = held();
+        let before = Held::now(&group);
         run(times(2_000));
-        assert_eq!(registered(&group), 0);
-        assert_eq!(held(), before, "bytes, descriptors");
+        assert_eq!(before.slots, 0);
+        assert_eq!(Held::now(&group), before);
     });
 }
 
