@@ -36,7 +36,7 @@ use crate::event_loop::state::State;
 use crate::group::EventLoopGroup;
 use crate::metrics::LoopMetrics;
 use crate::panic::{PanicSite, contain_drop, discard};
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Ordering, fence};
 use crate::termination::TerminationFuture;
 
 /// A handle to one event loop.
@@ -249,11 +249,15 @@ impl Clone for EventLoop {
 
 impl Drop for EventLoop {
     fn drop(&mut self) {
-        // SeqCst: see `StateCell::get`.
-        let before = self.shared.handles.fetch_sub(1, Ordering::SeqCst);
+        let before = self.shared.handles.fetch_sub(1, Ordering::AcqRel);
         // The last one besides the group's own: a loop that shuts down may end now.
-        if before == 2 && self.state().is_shutting_down() {
-            self.shared.nudge();
+        if before == 2 {
+            // Pairs with the fence in `Shared::is_unreachable`: either the shutdown is seen here, or the
+            // loop that shuts down sees that this handle is gone.
+            fence(Ordering::SeqCst);
+            if self.state().is_shutting_down() {
+                self.shared.nudge();
+            }
         }
     }
 }

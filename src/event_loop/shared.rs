@@ -28,7 +28,7 @@ use crate::metrics::gauges::Gauges;
 use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
 use crate::reactor::Port;
 use crate::settings::{Config, RejectPolicy, Verdict};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, fence};
 use crate::task::Runnable;
 use crate::termination::Termination;
 use crate::time::queue;
@@ -245,9 +245,14 @@ impl Shared {
         self.counters.pending(self.inbox.accepted())
     }
 
-    /// Whether nobody outside the loop's own tasks could submit any more.
+    /// Whether nobody outside the loop's own tasks could submit any more; for a loop that shuts down.
     pub(crate) fn is_unreachable(&self) -> bool {
-        self.token.strong_count() == 0 && self.handles.load(Ordering::SeqCst) <= 1
+        if self.token.strong_count() > 0 {
+            return false;
+        }
+        // Pairs with the fence in the drop of a handle.
+        fence(Ordering::SeqCst);
+        self.handles.load(Ordering::Acquire) <= 1
     }
 
     pub(crate) fn report_panic(

@@ -67,9 +67,8 @@ impl StateCell {
     }
 
     pub(crate) fn get(&self) -> State {
-        // SeqCst, as `advance` and the count of handles: of the last handle's drop and a request for
-        // shutdown, at least one sees the other, so the loop is told that nobody is left.
-        match self.0.load(Ordering::SeqCst) {
+        // Acquire pairs with the Release in `advance`.
+        match self.0.load(Ordering::Acquire) {
             0 => State::NotStarted,
             1 => State::Started,
             2 => State::ShuttingDown,
@@ -80,7 +79,7 @@ impl StateCell {
 
     /// Moves to `state` unless it is already there or further.
     pub(crate) fn advance(&self, state: State) {
-        self.0.fetch_max(state as u8, Ordering::SeqCst);
+        self.0.fetch_max(state as u8, Ordering::AcqRel);
     }
 }
 
