@@ -26,7 +26,7 @@ use crate::reactor::{Driver, Port};
 use crate::settings::{
     CloseChannels, Config, RejectPolicy, StartHook, ThreadFactory, ThreadName, WaitStrategy,
 };
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, plain};
 use crate::termination::Termination;
 
 /// Configures an [`EventLoopGroup`].
@@ -334,7 +334,7 @@ impl Builder {
     }
 
     fn thread_names(&self, loops: usize) -> io::Result<Vec<String>> {
-        static GROUPS: AtomicUsize = AtomicUsize::new(0);
+        static GROUPS: plain::AtomicUsize = plain::AtomicUsize::new(0);
         let Some(name) = &self.thread_name else {
             let group = GROUPS.fetch_add(1, Ordering::Relaxed);
             return Ok((0..loops)

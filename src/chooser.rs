@@ -11,7 +11,8 @@ use std::fmt;
 use crate::event_loop::context;
 use crate::group::core::GroupCore;
 use crate::random::scramble;
-use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::sync::plain::AtomicUsize;
+use crate::sync::{Arc, Ordering};
 
 /// Chooses the loop for the next task.
 ///

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, Ordering, plain, thread_local};
 
 thread_local! {
     static OF_TESTS: RefCell<Vec<Arc<VirtualClock>>> = const { RefCell::new(Vec::new()) };
@@ -70,14 +70,14 @@ pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<In
 pub(crate) struct VirtualClock {
     start: Instant,
     /// Nanoseconds since the start.
-    passed: AtomicU64,
+    passed: plain::AtomicU64,
 }
 
 impl VirtualClock {
     pub(crate) fn new() -> VirtualClock {
         VirtualClock {
             start: Instant::now(),
-            passed: AtomicU64::new(0),
+            passed: plain::AtomicU64::new(0),
         }
     }
 

@@ -151,3 +151,7 @@ pub use report::{Cause, LoopReport, TerminationReport};
 pub use settings::{CloseChannels, RejectPolicy, Verdict, WaitStrategy};
 pub use task::join::JoinHandle;
 pub use termination::TerminationFuture;
+
+#[cfg(all(loom, test))]
+#[path = "../tests/loom/mod.rs"]
+mod models;

@@ -16,7 +16,7 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    pub(crate) const fn new() -> Parker {
+    pub(crate) fn new() -> Parker {
         Parker {
             permit: Mutex::new(false),
             arrival: Condvar::new(),

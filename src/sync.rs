@@ -3,23 +3,48 @@
 //! - A lock here never reports poisoning: nothing of this crate calls user code with a lock held,
 //!   so a panic under a lock is a bug of ours and is not made worse by a second one.
 //! - Every protocol file imports from here, which lets a model checker swap the primitives in one
-//!   place.
+//!   place: under `cfg(loom)` locks, atomics, threads and what is local to them are loom's (see
+//!   `tests/loom`). `Arc` is not: what a count of references does is left to the standard library.
 
-pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::MutexGuard;
-pub(crate) use std::sync::Weak;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(loom)]
+pub(crate) mod loom;
+
+#[cfg(not(loom))]
+mod imp {
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+    pub(crate) use std::{thread, thread_local};
+}
+#[cfg(loom)]
+use self::loom as imp;
+
+pub(crate) use std::sync::{Arc, Weak};
+
+pub(crate) use imp::MutexGuard;
+pub(crate) use imp::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+pub(crate) use imp::{thread, thread_local};
 
 use std::sync::PoisonError;
 use std::time::Duration;
 
+/// Numbers that belong to the process or are made in a constant, order nothing and decide nothing that
+/// somebody waits for: ids, figures, whose turn it is. A model checker leaves them alone.
+pub(crate) mod plain {
+    pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+    #[cfg(not(loom))]
+    pub(crate) use super::Mutex;
+    #[cfg(loom)]
+    pub(crate) use super::loom::PlainMutex as Mutex;
+}
+
 /// A mutex without poisoning.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(imp::Mutex<T>);
 
 impl<T> Mutex<T> {
+    #[cfg(not(loom))]
     pub(crate) const fn new(value: T) -> Mutex<T> {
-        Mutex(std::sync::Mutex::new(value))
+        Mutex(imp::Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -37,11 +62,11 @@ impl<T> Mutex<T> {
 
 /// A condition variable for [`Mutex`].
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
+pub(crate) struct Condvar(imp::Condvar);
 
 impl Condvar {
-    pub(crate) const fn new() -> Condvar {
-        Condvar(std::sync::Condvar::new())
+    pub(crate) fn new() -> Condvar {
+        Condvar(imp::Condvar::new())
     }
 
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {

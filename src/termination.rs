@@ -12,13 +12,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::block_on::refuse_on_loop;
 use crate::event_loop::context;
 use crate::panic::{PanicHandler, PanicSite, TaskPanic, contain, discard, report};
 use crate::report::{LoopReport, TerminationReport};
+use crate::sync::thread::JoinHandle;
 use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::waiters::Waiters;
 

@@ -13,7 +13,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::Location;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::blocking::WhenFull;
@@ -25,7 +24,7 @@ use crate::event_loop::counters::End;
 use crate::event_loop::shutdown::{Control, Request, Until};
 use crate::event_loop::state::{State, StateCell};
 use crate::report::{Cause, Figures, LoopReport};
-use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, ThreadSlot};
 

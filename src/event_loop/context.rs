@@ -20,7 +20,7 @@ use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
 use crate::group::EventLoopGroup;
 use crate::panic::{PanicSite, Payload, contain, discard};
-use crate::sync::Arc;
+use crate::sync::{Arc, thread_local};
 use crate::task::Runnable;
 
 thread_local! {

@@ -8,10 +8,10 @@
 use std::collections::VecDeque;
 use std::panic::Location;
 
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{Mutex, Ordering, plain};
 
 /// Counts the hooks of all loops: an id means one hook, and nothing to another loop.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+static NEXT: plain::AtomicU64 = plain::AtomicU64::new(0);
 
 /// Names a shutdown hook, to remove it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,7 +16,6 @@
 
 use std::fmt;
 use std::io;
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use crate::error::RejectReason;
@@ -27,6 +26,7 @@ use crate::event_loop::state::State;
 use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, discard};
 use crate::reactor::Driver;
+use crate::sync::thread::{self, ThreadId};
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use crate::termination::ThreadSlot;
 
@@ -107,7 +107,7 @@ impl Seat {
 
     /// Gets the driver out to start with, or waits for the start that is under way.
     fn begin(&self, patience: Duration) -> Result<Option<Driver>, RejectReason> {
-        let this_thread = std::thread::current().id();
+        let this_thread = thread::current().id();
         let deadline = Instant::now() + patience;
         let mut place = self.place.lock();
         loop {
@@ -224,7 +224,7 @@ impl Shared {
     ) -> Result<(), RejectReason> {
         match &self.config.thread_factory {
             None => {
-                let mut builder = std::thread::Builder::new().name(thread.name().to_owned());
+                let mut builder = thread::Builder::new().name(thread.name().to_owned());
                 if let Some(bytes) = thread.stack_size() {
                     builder = builder.stack_size(bytes);
                 }

@@ -28,7 +28,7 @@ use crate::metrics::gauges::Gauges;
 use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
 use crate::reactor::Port;
 use crate::settings::{Config, RejectPolicy, Verdict};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, fence};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, fence, thread};
 use crate::task::Runnable;
 use crate::termination::Termination;
 use crate::time::queue;
@@ -209,7 +209,7 @@ impl Shared {
             if self.port.bell.ring().is_ok() {
                 return;
             }
-            std::thread::yield_now();
+            thread::yield_now();
         }
         self.inbox.ring_failed();
     }

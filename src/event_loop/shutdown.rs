@@ -33,7 +33,7 @@ use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::reactor::Driver;
 use crate::report::Cause;
-use crate::sync::Arc;
+use crate::sync::{Arc, thread};
 use crate::trace;
 
 /// The default quiet period, as Netty's.
@@ -395,7 +395,7 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
             // Some thread has taken a wake and not pushed it yet: its push rings.
             if shared.inbox.try_sleep(None) {
                 if driver.wait(&shared.port, None, &mut Vec::new()).is_err() {
-                    std::thread::yield_now();
+                    thread::yield_now();
                 }
                 shared.inbox.awake();
             }

@@ -62,7 +62,7 @@ impl State {
 pub(crate) struct StateCell(AtomicU8);
 
 impl StateCell {
-    pub(crate) const fn new() -> StateCell {
+    pub(crate) fn new() -> StateCell {
         StateCell(AtomicU8::new(State::NotStarted as u8))
     }
 

@@ -10,7 +10,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Ordering, plain};
 
 /// The counters; on a cache line of their own, away from what other threads write.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Gauges {
 
 /// A number that one thread writes at a time, and anybody reads.
 #[derive(Debug, Default)]
-pub(crate) struct Gauge(AtomicU64);
+pub(crate) struct Gauge(plain::AtomicU64);
 
 impl Gauge {
     pub(crate) fn add(&self, more: u64) {

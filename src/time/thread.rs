@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use crate::park::Parker;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, thread_local};
 use crate::time::queue::Key;
 use crate::time::timers::{Away, HomeId, Timers};
 

@@ -13,7 +13,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::event_loop::shared::{Notice, Shared};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
+use crate::sync::{Arc, Ordering, Weak, plain};
 use crate::time::queue::{Key, Queue};
 use crate::time::thread::Letterbox;
 
@@ -194,8 +194,8 @@ enum Address {
     Thread(Weak<Letterbox>),
 }
 
-static NEXT_HOME: AtomicU64 = AtomicU64::new(0);
-static HOMES: Mutex<BTreeMap<HomeId, Address>> = Mutex::new(BTreeMap::new());
+static NEXT_HOME: plain::AtomicU64 = plain::AtomicU64::new(0);
+static HOMES: plain::Mutex<BTreeMap<HomeId, Address>> = plain::Mutex::new(BTreeMap::new());
 
 impl HomeId {
     fn enter(address: Address) -> HomeId {

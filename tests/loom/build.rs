@@ -1,0 +1,6 @@
+//! What `RUSTFLAGS` would say to every dependency as well.
+
+fn main() {
+    println!("cargo::rustc-cfg=loom");
+    println!("cargo::rerun-if-changed=build.rs");
+}

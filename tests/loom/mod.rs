@@ -1,0 +1,77 @@
+//! Models of the crate's protocols, explored by loom: every order of the threads' steps, up to a bound of
+//! preemptions, and every value that the memory model lets a load see.
+//!
+//! - They are compiled into the crate and drive its own files; nothing is copied or replaced but the primitives
+//!   in `src/sync.rs`.
+//! - Time stands still: no wait is ended by its timeout. A wake-up that is lost is a deadlock, which loom reports.
+//! - loom keeps one last access per atomic: a thread that loads and then stores, as the single writer of a counter
+//!   does, hides the loads of others that came before. In models of such counters the writer is the thread that
+//!   runs first.
+//! - A task's panic is contained by the loop that runs it, so assertions are made outside of tasks.
+//!
+//! `.ci/loom` runs each model in a process of its own: one that fails may take its process along.
+
+mod block_on;
+mod counters;
+mod group;
+mod inbox;
+mod park;
+mod pool;
+mod shutdown;
+mod source;
+mod termination;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Preemptions that a model is explored with.
+const BOUND: usize = 3;
+/// Those at the core: nothing works if one of them fails.
+const CORE_BOUND: usize = 4;
+
+/// And whole loops, where more would take minutes.
+const WHOLE_BOUND: usize = 2;
+
+/// Explores a model.
+fn explore(model: impl Fn() + Send + Sync + 'static) {
+    explore_to(BOUND, model);
+}
+
+/// Explores a model of the core, further than the others.
+fn explore_core(model: impl Fn() + Send + Sync + 'static) {
+    explore_to(CORE_BOUND, model);
+}
+
+/// Explores a model of whole loops, less far than the others.
+fn explore_whole(model: impl Fn() + Send + Sync + 'static) {
+    explore_to(WHOLE_BOUND, model);
+}
+
+/// Does what has to be done before or after what a model is about, in one order only.
+fn unexplored<T>(act: impl FnOnce() -> T) -> T {
+    loom::stop_exploring();
+    let done = act();
+    loom::explore();
+    done
+}
+
+/// `LOOM_MAX_PREEMPTIONS` overrules the bound.
+fn explore_to(bound: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut loom = loom::model::Builder::new();
+    let bound = *loom.preemption_bound.get_or_insert(bound);
+    loom.max_branches = 100_000;
+    let executions = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&executions);
+    let start = Instant::now();
+    loom.check(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let executions = executions.load(Ordering::Relaxed);
+    assert!(executions > 1, "nothing was interleaved");
+    println!(
+        "bound {bound}: {executions} executions in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+}
