@@ -60,13 +60,19 @@ impl<F> Drop for Contained<F> {
     }
 }
 
+/// Payloads in a row, each out of the destructor of the one before, that are dropped.
+const PAYLOADS: usize = 8;
+
 /// Forgets a payload that nobody wants to see.
-pub(crate) fn discard(payload: Payload) {
-    // A payload whose destructor panics yields another payload; a chain of those has an end only
-    // if we stop asking, so the second one is leaked on purpose.
-    if let Err(second) = contain_drop(payload) {
-        let _ = Box::leak(second);
+pub(crate) fn discard(mut payload: Payload) {
+    for _ in 0..PAYLOADS {
+        match contain_drop(payload) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
     }
+    // A chain of those has an end only if we stop asking: this one is leaked on purpose.
+    let _ = Box::leak(payload);
 }
 
 /// The text of a payload, as the standard panic hook would show it.
@@ -224,5 +230,48 @@ fn print(panic: &TaskPanic<'_>) {
     let line = format!("loopgroup: {panic}\n");
     if let Err(payload) = contain(|| eprint!("{line}")) {
         discard(payload);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, AtomicUsize, Ordering};
+
+    /// Counts its drop, and panics in it with the next of its kind.
+    struct Chain {
+        left: usize,
+        drops: Arc<AtomicUsize>,
+    }
+
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::SeqCst);
+            if self.left > 0 {
+                let (left, drops) = (self.left - 1, Arc::clone(&self.drops));
+                std::panic::resume_unwind(Box::new(Chain { left, drops }));
+            }
+        }
+    }
+
+    #[test]
+    fn payloads_that_panic_when_they_go_are_dropped_too_but_not_for_ever() {
+        for (left, dropped) in [(0, 1), (1, 2), (PAYLOADS - 1, PAYLOADS)] {
+            let drops = Arc::new(AtomicUsize::new(0));
+            discard(Box::new(Chain {
+                left,
+                drops: Arc::clone(&drops),
+            }));
+            assert_eq!(drops.load(Ordering::SeqCst), dropped);
+            assert_eq!(Arc::strong_count(&drops), 1, "nothing is left of it");
+        }
+        // One that goes on and on is not asked for ever. It has no size, so that not a byte leaks here.
+        struct Endless;
+        impl Drop for Endless {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new(Endless));
+            }
+        }
+        discard(Box::new(Endless));
     }
 }
