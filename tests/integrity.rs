@@ -32,7 +32,7 @@ fn within(bytes: u64, body: impl FnOnce() + Send + 'static) {
         body();
         let _ = tx.send(());
     });
-    let time = util::WATCHDOG + Duration::from_secs(bytes / (10 << 20));
+    let time = util::patiently(util::WATCHDOG) + Duration::from_secs(bytes / (10 << 20));
     let end = rx.recv_timeout(time);
     assert_ne!(end, Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
     if let Err(payload) = body.join() {

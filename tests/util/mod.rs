@@ -14,6 +14,13 @@ use std::time::{Duration, Instant};
 /// The longest any test may take; far above what it needs, also on two busy cores.
 pub const WATCHDOG: Duration = Duration::from_secs(60);
 
+/// A limit of time, times `LOOPGROUP_PATIENCE`: under a sanitizer everything takes longer, and so does a
+/// test that is told to do more.
+pub fn patiently(limit: Duration) -> Duration {
+    let times = setting("LOOPGROUP_PATIENCE").unwrap_or(1);
+    limit * u32::try_from(times).unwrap()
+}
+
 /// Runs a test body under the watchdog: a hang is a failure, not a silence.
 #[track_caller]
 pub fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
@@ -26,9 +33,7 @@ pub fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T
             result
         })
         .unwrap();
-    // Whoever prolongs a test has more patience too.
-    let patience = setting("LOOPGROUP_WATCHDOG").map_or(WATCHDOG, Duration::from_secs);
-    match rx.recv_timeout(patience) {
+    match rx.recv_timeout(patiently(WATCHDOG)) {
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("watchdog: the test hangs"),
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
             Ok(result) => result,
@@ -78,7 +83,7 @@ pub fn setting(name: &str) -> Option<u64> {
 /// Waits until `condition` holds; for things that nobody announces (the end of an OS thread).
 #[track_caller]
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + patiently(Duration::from_secs(30));
     while !condition() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         thread::yield_now();
