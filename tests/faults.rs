@@ -4,15 +4,17 @@
 mod util;
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use loopgroup::blocking::BlockingGroup;
-use loopgroup::{Cause, EventLoop, EventLoopGroup, RejectReason, yield_now};
+use loopgroup::io::Registered;
+use loopgroup::{Cause, EventLoop, EventLoopGroup, RejectReason, State, yield_now};
 use util::{Door, DropCount, alone, eventually, within};
 
 /// Larger than the address space of any process: no thread starts with it.
@@ -299,6 +301,53 @@ fn every_descriptor_is_close_on_exec() {
         }
         assert_eq!(ours, 9, "a selector, its double and a bell per loop");
     });
+}
+
+/// Whether a thread of this process waits in the system.
+fn sleeps(tid: libc::pid_t) -> bool {
+    let stat = fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.starts_with('S')
+}
+
+#[test]
+fn a_forked_child_that_drops_its_handles_leaves_the_parent_alone() {
+    alone(
+        "a_forked_child_that_drops_its_handles_leaves_the_parent_alone",
+        || {
+            let group = EventLoopGroup::new(1).unwrap();
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let polled = Door::new();
+            let entered = polled.clone();
+            let reading = group.spawn(async move {
+                let ours = Registered::new(ours)?;
+                entered.open();
+                ours.readable().await
+            });
+            polled.pass();
+            let tid = tid_of(group.next());
+            // No lock is held at the fork, which the child could not take.
+            eventually("the loop waits", || sleeps(tid));
+            let child_handle = group.clone();
+            // SAFETY: the child only drops handles, and leaves without a return to Rust.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                drop((child_handle, group));
+                // SAFETY: nothing of the parent's is cleaned up here, as it should be.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = -1;
+            // SAFETY: it writes the status of our own child.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+            drop(child_handle);
+            assert_eq!(group.next().state(), State::Started);
+            theirs.write_all(b"x").unwrap();
+            group.block_on(reading).unwrap().unwrap();
+            let report = group.drain(Duration::from_secs(30)).wait();
+            assert!(report.is_clean(), "{report}");
+        },
+    );
 }
 
 #[test]
