@@ -9,13 +9,12 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use waker_fn::waker_fn;
 
 use crate::event_loop::context;
 use crate::park::{Parker, round_up};
-use crate::sync::Arc;
+use crate::sync::{self, Arc};
 use crate::time::thread::Waiting;
 
 /// Polls `future` on this thread until it is done, and parks in between.
@@ -50,7 +49,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         }
         let timeout = waiting.fire(&parker).map(|deadline| {
             // As the loops: whole milliseconds, so that a crowd of timers shares its wake-ups.
-            round_up(deadline.saturating_duration_since(Instant::now()))
+            round_up(deadline.saturating_duration_since(sync::now()))
         });
         parker.park(timeout);
     }

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
-use crate::sync::{Arc, Ordering, plain, thread_local};
+use crate::sync::{self, Arc, Ordering, plain, thread_local};
 
 thread_local! {
     static OF_TESTS: RefCell<Vec<Arc<VirtualClock>>> = const { RefCell::new(Vec::new()) };
@@ -17,7 +17,7 @@ thread_local! {
 /// Reads the clock of a thread that is not a loop.
 pub(crate) fn thread_now() -> Instant {
     let of_test = OF_TESTS.try_with(|clocks| clocks.borrow().last().map(|clock| clock.now()));
-    of_test.ok().flatten().unwrap_or_else(Instant::now)
+    of_test.ok().flatten().unwrap_or_else(sync::now)
 }
 
 /// Has this thread read `clock` until the guard is dropped.
@@ -51,7 +51,7 @@ pub(crate) enum Clock {
 impl Clock {
     pub(crate) fn now(&self) -> Instant {
         match self {
-            Clock::System => Instant::now(),
+            Clock::System => sync::now(),
             Clock::Virtual(clock) => clock.now(),
         }
     }
@@ -76,7 +76,7 @@ pub(crate) struct VirtualClock {
 impl VirtualClock {
     pub(crate) fn new() -> VirtualClock {
         VirtualClock {
-            start: Instant::now(),
+            start: sync::now(),
             passed: plain::AtomicU64::new(0),
         }
     }

@@ -4,9 +4,9 @@
 //! - Any number of `unpark`s leave one permit.
 //! - It does not use the thread's park token: user code may use that for itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{self, Condvar, Mutex};
 
 /// The parking place.
 #[derive(Debug, Default)]
@@ -28,13 +28,13 @@ impl Parker {
     /// Returns whether a permit was taken.
     pub(crate) fn park(&self, timeout: Option<Duration>) -> bool {
         // A deadline past the end of the clock is the same as none.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = timeout.and_then(|timeout| sync::now().checked_add(timeout));
         let mut permit = self.permit.lock();
         while !*permit {
             permit = match deadline {
                 None => self.arrival.wait(permit),
                 Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.saturating_duration_since(sync::now());
                     if left.is_zero() {
                         return false;
                     }

@@ -2,29 +2,59 @@
 //!
 //! - A lock here never reports poisoning: nothing of this crate calls user code with a lock held,
 //!   so a panic under a lock is a bug of ours and is not made worse by a second one.
-//! - Every protocol file imports from here, which lets a model checker swap the primitives in one
-//!   place: under `cfg(loom)` locks, atomics, threads and what is local to them are loom's (see
-//!   `tests/loom`). `Arc` is not: what a count of references does is left to the standard library.
+//! - Every protocol file imports from here — locks, atomics, threads, thread-locals, the time, the wait in a
+//!   selector — which lets a model checker swap the primitives in one place: `tests/loom` and `tests/shuttle`
+//!   do. `Arc` is not swapped: what a count of references does is left to the standard library.
 
 #[cfg(loom)]
 pub(crate) mod loom;
 
-#[cfg(not(loom))]
-mod imp {
-    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
-    pub(crate) use std::{thread, thread_local};
-}
 #[cfg(loom)]
 use self::loom as imp;
+#[cfg(shuttle)]
+use shuttle_primitives as imp;
 
+pub(crate) use self::imp::{
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, MutexGuard, Ordering, fence, now, select, thread,
+    thread_local,
+};
 pub(crate) use std::sync::{Arc, Weak};
-
-pub(crate) use imp::MutexGuard;
-pub(crate) use imp::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
-pub(crate) use imp::{thread, thread_local};
 
 use std::sync::PoisonError;
 use std::time::Duration;
+
+/// What the system has.
+#[cfg(not(any(loom, shuttle)))]
+mod imp {
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::thread_local;
+
+    use std::io;
+    use std::time::{Duration, Instant};
+
+    pub(crate) mod thread {
+        pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current, sleep, yield_now};
+    }
+
+    /// Reads the monotonic clock.
+    #[inline]
+    pub(crate) fn now() -> Instant {
+        Instant::now()
+    }
+
+    /// Waits in a selector.
+    #[inline]
+    pub(crate) fn select(
+        poll: &mut mio::Poll,
+        events: &mut mio::Events,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        poll.poll(events, timeout)
+    }
+}
 
 /// Numbers that belong to the process or are made in a constant, order nothing and decide nothing that
 /// somebody waits for: ids, figures, whose turn it is. A model checker leaves them alone.

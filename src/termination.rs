@@ -19,7 +19,7 @@ use crate::event_loop::context;
 use crate::panic::{PanicHandler, PanicSite, TaskPanic, contain, discard, report};
 use crate::report::{LoopReport, TerminationReport};
 use crate::sync::thread::JoinHandle;
-use crate::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, Ordering};
 use crate::waiters::Waiters;
 
 /// The thread of a loop, once it is started; shared by the loop's and the group's termination.
@@ -125,7 +125,7 @@ impl Termination {
             state = match deadline {
                 None => self.ended.wait(state),
                 Some(deadline) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.saturating_duration_since(sync::now());
                     if left.is_zero() {
                         return None;
                     }
@@ -206,7 +206,7 @@ impl TerminationFuture {
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Option<TerminationReport> {
         refuse_on_loop("TerminationFuture::wait_timeout");
-        self.termination.wait(Instant::now().checked_add(timeout))
+        self.termination.wait(sync::now().checked_add(timeout))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::event_loop::counters::End;
 use crate::event_loop::shutdown::{Control, Request, Until};
 use crate::event_loop::state::{State, StateCell};
 use crate::report::{Cause, Figures, LoopReport};
-use crate::sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
+use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, ThreadSlot};
 
@@ -93,7 +93,7 @@ impl Pool {
                 control: Control::default(),
                 cause: None,
                 error: None,
-                last_activity: Instant::now(),
+                last_activity: sync::now(),
                 orphaned: false,
                 ever_started: false,
                 figures: Figures::default(),
@@ -141,7 +141,7 @@ impl Pool {
         };
         let (runnable, task) = job::new(self, call, location);
         inner.figures.accepted += 1;
-        inner.last_activity = Instant::now();
+        inner.last_activity = sync::now();
         inner.queue.push_back(runnable);
         drop(inner);
         self.changed.notify_one();
@@ -207,7 +207,7 @@ impl Pool {
             let look;
             (inner, look) = self.look_and_cancel(inner);
             let (deadline, retire) = match look {
-                Look::Open => (Instant::now().checked_add(KEEP_ALIVE), true),
+                Look::Open => (sync::now().checked_add(KEEP_ALIVE), true),
                 Look::ShuttingDown(deadline) => (deadline, false),
                 Look::Closed => break,
             };
@@ -218,7 +218,7 @@ impl Pool {
                 runnable.run();
                 inner = self.inner.lock();
                 inner.running -= 1;
-                inner.last_activity = Instant::now();
+                inner.last_activity = sync::now();
                 continue;
             }
             inner.idle += 1;
@@ -227,7 +227,8 @@ impl Pool {
             inner.idle -= 1;
             // A shutdown that was requested meanwhile counts on this thread.
             let requested = inner.control.is_requested();
-            if retire && timed_out && inner.queue.is_empty() && !requested {
+            let seeded = cfg!(all(shuttle, loopgroup_bug = "retires_with_work"));
+            if retire && timed_out && (inner.queue.is_empty() || seeded) && !requested {
                 break;
             }
         }
@@ -253,9 +254,9 @@ impl Pool {
         match deadline {
             None => (self.changed.wait(inner), false),
             Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = deadline.saturating_duration_since(sync::now());
                 let inner = self.changed.wait_timeout(inner, left);
-                (inner, Instant::now() >= deadline)
+                (inner, sync::now() >= deadline)
             }
         }
     }
@@ -297,7 +298,7 @@ impl Pool {
         if inner.cause.is_some() {
             return VecDeque::new();
         }
-        let Some(cause) = inner.verdict(Instant::now()) else {
+        let Some(cause) = inner.verdict(sync::now()) else {
             return VecDeque::new();
         };
         inner.cause = Some(cause);
@@ -332,7 +333,7 @@ impl Pool {
     /// Asks the pool to end.
     pub(crate) fn request(self: &Arc<Pool>, request: Request) {
         let mut inner = self.inner.lock();
-        inner.control.note(request, Instant::now());
+        inner.control.note(request, sync::now());
         self.state.advance(State::ShuttingDown);
         if !inner.ever_started && inner.threads == 0 && inner.cause.is_none() {
             // Never used: nothing to wait for, and no thread to start for it.
@@ -367,7 +368,7 @@ impl Pool {
             return;
         }
         self.state.advance(State::Terminated);
-        let now = Instant::now();
+        let now = sync::now();
         let terms = inner.control.terms();
         let report = LoopReport {
             index: 0,

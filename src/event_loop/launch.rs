@@ -16,7 +16,7 @@
 
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::RejectReason;
 use crate::event_loop::context;
@@ -27,7 +27,7 @@ use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, discard};
 use crate::reactor::Driver;
 use crate::sync::thread::{self, ThreadId};
-use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use crate::sync::{self, Arc, AtomicBool, Condvar, Mutex, Ordering};
 use crate::termination::ThreadSlot;
 
 /// How long a submission waits for a thread that a factory has promised.
@@ -108,7 +108,7 @@ impl Seat {
     /// Gets the driver out to start with, or waits for the start that is under way.
     fn begin(&self, patience: Duration) -> Result<Option<Driver>, RejectReason> {
         let this_thread = thread::current().id();
-        let deadline = Instant::now() + patience;
+        let deadline = sync::now() + patience;
         let mut place = self.place.lock();
         loop {
             match *place {
@@ -125,7 +125,7 @@ impl Seat {
                     return Err(RejectReason::ThreadStart(io::ErrorKind::Deadlock));
                 }
                 Place::Starting { .. } => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.saturating_duration_since(sync::now());
                     if left.is_zero() {
                         return Err(RejectReason::ThreadStart(io::ErrorKind::TimedOut));
                     }
@@ -140,14 +140,14 @@ impl Seat {
 
     /// Waits until a promised thread has begun, or its `LoopThread` was dropped.
     fn await_promise(&self, patience: Duration) -> Result<(), RejectReason> {
-        let deadline = Instant::now() + patience;
+        let deadline = sync::now() + patience;
         let mut place = self.place.lock();
         loop {
             let kind = match *place {
                 Place::Taken => return Ok(()),
                 Place::Free(_) => io::ErrorKind::Other,
                 Place::Starting { .. } => {
-                    let left = deadline.saturating_duration_since(Instant::now());
+                    let left = deadline.saturating_duration_since(sync::now());
                     if !left.is_zero() {
                         place = self.changed.wait_timeout(place, left);
                         continue;

@@ -17,7 +17,7 @@ use crate::event_loop::inbox::Lane;
 use crate::event_loop::shared::{Mail, Notice, Shared};
 use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
-use crate::sync::Arc;
+use crate::sync::{self, Arc};
 use crate::task::Runnable;
 use crate::task::live::{Live, LiveKey};
 use crate::time::queue;
@@ -284,7 +284,7 @@ impl Local {
 
     #[cold]
     fn run_and_measure(&self, runnable: Runnable) {
-        let start = Instant::now();
+        let start = sync::now();
         runnable.run();
         let time = start.elapsed();
         self.shared.gauges.polled(time);

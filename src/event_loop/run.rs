@@ -38,7 +38,7 @@ use crate::panic::{PanicSite, contain, contain_drop, discard, message};
 use crate::reactor::{Driver, Until};
 use crate::report::Cause;
 use crate::settings::{CloseChannels, WaitStrategy};
-use crate::sync::Arc;
+use crate::sync::{self, Arc};
 use crate::trace;
 
 /// Tasks between two looks at the clock.
@@ -288,7 +288,7 @@ impl Runner {
 
     /// Looks for work without blocking, for `spin` at most; `true` if the turn is over.
     fn spin(&mut self, spin: Duration, until: Option<Until>) -> io::Result<bool> {
-        let start = Instant::now();
+        let start = sync::now();
         loop {
             for _ in 0..16 {
                 if self.local.shared.inbox.has_mail() {
@@ -300,7 +300,7 @@ impl Runner {
             if self.local.queued() > 0 {
                 return Ok(true);
             }
-            let now = Instant::now();
+            let now = sync::now();
             if until.is_some_and(|until| now >= until.deadline) {
                 return Ok(true);
             }

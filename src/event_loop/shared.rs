@@ -106,7 +106,7 @@ impl Shared {
                 if attempt > retries || context::is_loop() {
                     return false;
                 }
-                std::thread::sleep(interval);
+                thread::sleep(interval);
                 true
             }
             RejectPolicy::Custom(decide) => {

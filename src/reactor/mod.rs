@@ -24,7 +24,7 @@ use mio::{Events, Poll, Token};
 use crate::park::{Parker, round_up};
 use crate::reactor::registration::Watched;
 use crate::reactor::table::Table;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{self, Arc, Mutex};
 use crate::trace;
 
 /// The token of the bell, which no descriptor can have.
@@ -158,7 +158,7 @@ impl Until {
     /// The same end, with a new reading.
     pub(crate) fn read_again(self) -> Until {
         Until {
-            now: Instant::now(),
+            now: sync::now(),
             ..self
         }
     }
@@ -189,7 +189,7 @@ impl Reactor {
         };
         // The clock is read only when there is a suspicion.
         let in_time = until
-            .is_some_and(|until| timeout == Some(LONGEST_WAIT) || Instant::now() >= until.deadline);
+            .is_some_and(|until| timeout == Some(LONGEST_WAIT) || sync::now() >= until.deadline);
         match self.health.empty_wait(in_time) {
             Verdict::Fine => Ok(()),
             Verdict::Rebuild => self.rebuild(port, ready, None),
@@ -206,7 +206,7 @@ impl Reactor {
         timeout: Option<Duration>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<Turn> {
-        match self.poll.poll(&mut self.events, timeout) {
+        match sync::select(&mut self.poll, &mut self.events, timeout) {
             Ok(()) if self.events.is_empty() => Ok(Turn::Empty),
             Ok(()) => {
                 self.health.good_wait();

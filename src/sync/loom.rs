@@ -4,12 +4,17 @@
 //! - Time stands still for them: a wait with a timeout ends by a notification only, so nothing that a model
 //!   waits for can be rescued by a deadline.
 
-pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+pub(crate) use ::loom::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+};
+pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard};
 pub(crate) use ::loom::thread;
 pub(crate) use thread_local_of_models as thread_local;
 
 use std::cell::Cell;
+use std::io;
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use ::loom::thread::LocalKey;
 
@@ -17,6 +22,20 @@ impl<T> super::Mutex<T> {
     pub(crate) fn new(value: T) -> super::Mutex<T> {
         super::Mutex(Mutex::new(value))
     }
+}
+
+/// Reads the clock, which decides nothing here: see above.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Waits in a selector; models have loops without one.
+pub(crate) fn select(
+    poll: &mut mio::Poll,
+    events: &mut mio::Events,
+    timeout: Option<Duration>,
+) -> io::Result<()> {
+    poll.poll(events, timeout)
 }
 
 /// The lock of a table that belongs to the process; never held where loom might switch threads.

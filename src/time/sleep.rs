@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::sync;
 use crate::time::queue::Key;
 use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
 use crate::time::{at, here, now};
@@ -185,7 +186,7 @@ impl Future for Sleep {
             }
             None if this
                 .deadline
-                .is_some_and(|deadline| Instant::now() >= deadline) =>
+                .is_some_and(|deadline| sync::now() >= deadline) =>
             {
                 Poll::Ready(())
             }

@@ -11,7 +11,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use crate::park::Parker;
-use crate::sync::{Arc, Mutex, thread_local};
+use crate::sync::{self, Arc, Mutex, thread_local};
 use crate::time::queue::Key;
 use crate::time::timers::{Away, HomeId, Timers};
 
@@ -32,7 +32,7 @@ impl ThreadTimers {
         USED.set(true);
         let letters = Arc::default();
         ThreadTimers {
-            timers: Timers::new(HomeId::of_thread(&letters), Instant::now()),
+            timers: Timers::new(HomeId::of_thread(&letters), sync::now()),
             letters,
         }
     }
@@ -52,7 +52,7 @@ impl ThreadTimers {
         if self.timers.is_empty() {
             return None;
         }
-        let now = Instant::now();
+        let now = sync::now();
         let mut woken = Vec::with_capacity(1);
         loop {
             self.timers.collect_due(now, 1, &mut woken);
