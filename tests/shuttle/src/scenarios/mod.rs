@@ -1,0 +1,43 @@
+//! The races.
+
+mod blocking;
+mod io;
+mod shutdown;
+mod tasks;
+mod time;
+
+use std::time::Duration;
+
+use crate::check::{Scenario, Time};
+
+/// A timeout that is no part of the race: who would wait for it stands still, and shuttle says so.
+const NEVER: Duration = Duration::MAX;
+
+macro_rules! scenarios {
+    ($($module:ident::$name:ident, $time:ident;)*) => {
+        &[$(Scenario { name: stringify!($name), time: Time::$time, run: $module::$name }),*]
+    };
+}
+
+pub const SCENARIOS: &[Scenario] = scenarios![
+    tasks::wake_against_terminate, Still;
+    tasks::cancel_against_complete, Still;
+    tasks::abort_against_panic, Still;
+    tasks::block_on_wake_against_park, Still;
+    tasks::join_from_two_loops, Still;
+    tasks::bounded_queue_against_producers, Still;
+    tasks::lazy_against_sleep, Still;
+    shutdown::spawn_against_shutdown, Still;
+    shutdown::loop_bound_against_shutdown, Still;
+    shutdown::group_drop_against_spawn, Still;
+    shutdown::drain_against_spawn, Still;
+    shutdown::hook_against_shutdown, Still;
+    shutdown::now_against_gracefully, Still;
+    shutdown::thread_factory_against_shutdown, Runs;
+    time::timer_drop_against_fire, Runs;
+    time::schedule_cancel_against_fire, Runs;
+    time::timers_against_shutdown, Runs;
+    blocking::hand_over_against_shutdown, Still;
+    blocking::retirement_against_submit, Runs;
+    io::migrate_against_close, Still;
+];
