@@ -85,8 +85,12 @@ impl Counters {
 
     /// Begun and not ended.
     pub(crate) fn live(&self) -> usize {
-        let ended = get(&self.completed) + get(&self.panicked) + get(&self.cancelled);
+        let ended = self.ended();
         to_usize(get(&self.begun).saturating_sub(ended))
+    }
+
+    pub(crate) fn ended(&self) -> u64 {
+        get(&self.completed) + get(&self.panicked) + get(&self.cancelled)
     }
 
     pub(crate) fn figures(&self, accepted_elsewhere: u64) -> Figures {

@@ -238,7 +238,11 @@ impl Shared {
 
     /// Whether nothing is queued or live.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.counters.live() == 0 && self.pending() == 0
+        // What has ended was accepted before, and both only grow: if they are equal, read in this order,
+        // there was nothing at the first reading. (Live and then pending would miss a task that begins in
+        // between.)
+        let ended = self.counters.ended();
+        self.accepted() == ended
     }
 
     pub(crate) fn pending(&self) -> usize {
