@@ -109,6 +109,11 @@ mod compat;
 mod current;
 mod error;
 mod event_loop;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(all(test, not(fuzzing)))]
+mod fuzzing;
 mod group;
 pub mod io;
 mod metrics;

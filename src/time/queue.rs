@@ -47,7 +47,7 @@ impl<T> Queue<T> {
         self.len == 0
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -169,101 +169,6 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
     use crate::random::Random;
-    use std::collections::BTreeMap;
-
-    /// The queue beside a sorted map that does the same the slow way.
-    struct Pair {
-        queue: Queue<u64>,
-        model: BTreeMap<(u64, u64), u64>,
-        keys: Vec<(Key, (u64, u64), u64)>,
-        order: u64,
-        next: u64,
-    }
-
-    impl Pair {
-        fn insert(&mut self, deadline: u64) {
-            let value = self.next;
-            self.next += 1;
-            let key = self.queue.insert(deadline, value);
-            self.model.insert((deadline, self.order), value);
-            self.keys.push((key, (deadline, self.order), value));
-            self.order += 1;
-        }
-
-        fn remove(&mut self, at: usize) {
-            let (key, place, value) = self.keys.swap_remove(at);
-            let known = self.model.remove(&place);
-            assert_eq!(self.queue.remove(key), known);
-            assert!(known.is_none_or(|known| known == value));
-            assert_eq!(self.queue.remove(key), None, "gone at once");
-        }
-
-        fn reset(&mut self, at: usize, deadline: u64) {
-            let (key, place, value) = self.keys[at];
-            let known = self.model.remove(&place).is_some();
-            assert_eq!(self.queue.reset(key, deadline), known);
-            if known {
-                self.model.insert((deadline, self.order), value);
-                self.keys[at].1 = (deadline, self.order);
-                self.order += 1;
-            }
-        }
-
-        fn advance(&mut self, now: u64) {
-            while let Some(value) = self.queue.pop_due(now) {
-                let ((deadline, _), expected) = self.model.pop_first().expect("due in both");
-                assert!(deadline <= now, "never early");
-                assert_eq!(value, expected, "in order");
-            }
-            let earliest = self.model.keys().next().map(|&(deadline, _)| deadline);
-            assert!(
-                earliest.is_none_or(|earliest| earliest > now),
-                "none is late"
-            );
-        }
-
-        fn check(&mut self) {
-            assert_eq!(self.queue.len(), self.model.len());
-            let earliest = self.model.keys().next().map(|&(deadline, _)| deadline);
-            assert_eq!(self.queue.next_deadline(), earliest);
-        }
-    }
-
-    #[test]
-    fn random_operations_agree_with_a_sorted_model() {
-        for seed in 0..2_000_u64 {
-            let mut rng = Random::new(seed);
-            let mut pair = Pair {
-                queue: Queue::new(),
-                model: BTreeMap::new(),
-                keys: Vec::new(),
-                order: 0,
-                next: 0,
-            };
-            let mut now = 0_u64;
-            // Few distinct deadlines, so that equal ones are common.
-            let spread = [3, 50, usize::MAX][rng.below(3)];
-            for _ in 0..rng.below(200) {
-                let deadline = now.saturating_add(rng.below(spread) as u64);
-                match rng.below(6) {
-                    0..=2 => pair.insert(deadline),
-                    3 if !pair.keys.is_empty() => {
-                        pair.remove(rng.below(pair.keys.len()));
-                    }
-                    4 if !pair.keys.is_empty() => {
-                        pair.reset(rng.below(pair.keys.len()), deadline);
-                    }
-                    _ => {
-                        now = now.saturating_add(rng.below(20) as u64);
-                        pair.advance(now);
-                    }
-                }
-                pair.check();
-            }
-            pair.advance(u64::MAX);
-            assert!(pair.queue.is_empty(), "seed {seed}");
-        }
-    }
 
     #[test]
     fn equal_deadlines_come_in_the_order_of_insertion() {
