@@ -86,7 +86,7 @@ impl<W: Borrow<Source>> Table<W> {
     /// Brings the generations close to where they begin again.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn age(&self) {
-        self.inner.lock().generation = (1 << HALF) - 6;
+        self.inner.lock().generation = GENERATIONS - 5;
     }
 
     /// Watches a descriptor, in both directions; `None` if the loop has ended.
