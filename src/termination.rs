@@ -250,3 +250,36 @@ impl fmt::Debug for TerminationFuture {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_did_not_come_to_be_is_forgotten_and_no_other() {
+        let termination = Termination::new(1, None);
+        let slots: [ThreadSlot; 3] = Default::default();
+        for slot in &slots {
+            termination.adopt(Arc::clone(slot));
+        }
+        termination.disown(&slots[1]);
+        let left = termination.threads.lock();
+        assert_eq!(left.len(), 2);
+        assert!(Arc::ptr_eq(&left[0], &slots[0]) && Arc::ptr_eq(&left[1], &slots[2]));
+    }
+
+    #[test]
+    fn the_future_shows_whether_there_is_a_report() {
+        let termination = Termination::new(1, None);
+        let shown = format!("{:?}", termination.future());
+        assert_eq!(shown, "TerminationFuture { report: None }");
+    }
+
+    #[test]
+    fn strays_are_counted() {
+        let termination = Termination::new(1, None);
+        termination.count_stray();
+        termination.count_stray();
+        assert_eq!(termination.strays.load(Ordering::Relaxed), 2);
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use loopgroup::net::UdpSocket;
 use loopgroup::{
     Chooser, EventLoop, EventLoopGroup, GroupView, LeastLoaded, PreferCurrent, RejectReason,
     RoundRobin, State, block_on,
@@ -169,6 +170,34 @@ fn pending_tasks_are_a_load() {
         for release in releases {
             release.open();
         }
+    });
+}
+
+#[test]
+fn channels_are_a_load() {
+    within(|| {
+        let builder = EventLoopGroup::builder().loops(2);
+        let group = builder.chooser(LeastLoaded::default()).build().unwrap();
+        drop(group.spawn_on(0, async {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            socket.recv_from(&mut [0]).await
+        }));
+        drop(group.spawn_on(1, pending::<()>()));
+        eventually("both are live, and one has a channel", || {
+            let loads = group.loops().iter();
+            let loads = loads.map(|one| (one.live_tasks(), one.registered_channels()));
+            loads.eq([(1, 1), (1, 0)])
+        });
+        assert_eq!(picks(&group, 10), [1; 10]);
+        group.shutdown_now().wait();
+    });
+}
+
+#[test]
+fn loops_with_equal_loads_are_taken_in_turn() {
+    within(|| {
+        let group = choosing(3, LeastLoaded::default());
+        assert_eq!(picks(&group, 9), turns(0, 3, 9));
     });
 }
 

@@ -227,8 +227,7 @@ impl Pool {
             inner.idle -= 1;
             // A shutdown that was requested meanwhile counts on this thread.
             let requested = inner.control.is_requested();
-            let seeded = cfg!(all(shuttle, loopgroup_bug = "retires_with_work"));
-            if retire && timed_out && (inner.queue.is_empty() || seeded) && !requested {
+            if retire && timed_out && inner.queue.is_empty() && !requested {
                 break;
             }
         }

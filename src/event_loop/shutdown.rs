@@ -391,8 +391,7 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     loop {
         local.collect(mail);
         drop_queued();
-        let seeded = cfg!(all(shuttle, loopgroup_bug = "closes_over_live_tasks"));
-        if shared.counters.live() > 0 && !seeded {
+        if shared.counters.live() > 0 {
             // Some thread has taken a wake and not pushed it yet: its push rings.
             if shared.inbox.try_sleep(None) {
                 if driver.wait(&shared.port, None, &mut Vec::new()).is_err() {

@@ -19,7 +19,7 @@ use mio::event::Event;
 
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
-const READABLE: usize = 1 << 0;
+const READABLE: usize = 1;
 const WRITABLE: usize = 1 << 1;
 /// Closed, in error, or urgent: worth a system call, also after one that was short.
 const READ_STANDS: usize = 1 << 2;
@@ -226,6 +226,7 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::Arc;
 
     fn set(source: &Source, bits: usize) -> usize {
         let mut woken = Vec::new();
@@ -333,5 +334,110 @@ mod tests {
         source.word.store(!BITS, Ordering::Relaxed); // the last tick of all
         set(&source, READABLE);
         assert_eq!(source.word.load(Ordering::Relaxed), READABLE);
+    }
+
+    #[test]
+    fn a_short_call_after_the_wrap_of_the_tick_clears_too() {
+        let source = Source::default();
+        source.word.store(!BITS, Ordering::Relaxed);
+        set(&source, READABLE);
+        source.short(Direction::Read, Tick(0));
+        assert_eq!(source.look(Direction::Read), Look::NotReady);
+    }
+
+    #[test]
+    fn an_event_wakes_its_own_direction_only() {
+        for (direction, bit, other) in [
+            (Direction::Read, READABLE, WRITABLE),
+            (Direction::Write, WRITABLE, READABLE),
+        ] {
+            let source = Source::default();
+            let noop = || Waker::noop().clone();
+            drop(source.store(direction, noop()));
+            for one in [Direction::Read, Direction::Write, direction] {
+                drop(source.enlist(&mut None, one, noop()));
+            }
+            assert_eq!(set(&source, other), 1, "the future of the other direction");
+            assert_eq!(set(&source, bit), 3);
+            assert_eq!(set(&source, bit | other), 0);
+            let Look::Ready(tick) = source.look(direction) else {
+                panic!("it was set")
+            };
+            source.short(direction, tick);
+            assert_eq!(source.look(direction), Look::NotReady);
+            assert_eq!(bits(&source), other, "the other direction is as it was");
+        }
+    }
+
+    #[test]
+    fn a_future_takes_its_own_waker_out() {
+        struct Quiet;
+        impl std::task::Wake for Quiet {
+            fn wake(self: Arc<Self>) {}
+        }
+        let source = Source::default();
+        let wakers = [0; 3].map(|_| Waker::from(Arc::new(Quiet)));
+        let ids = wakers.each_ref().map(|waker| {
+            let mut id = None;
+            drop(source.enlist(&mut id, Direction::Read, waker.clone()));
+            id.unwrap()
+        });
+        for index in [1, 0, 2] {
+            let waker = source.delist(ids[index]).unwrap();
+            assert!(waker.will_wake(&wakers[index]));
+        }
+    }
+
+    /// What a selector reports of `fd` now.
+    fn reported(fd: &impl std::os::fd::AsRawFd) -> Source {
+        let mut poll = mio::Poll::new().unwrap();
+        let fd = fd.as_raw_fd();
+        let mut watched = mio::unix::SourceFd(&fd);
+        let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
+        let registry = poll.registry();
+        registry
+            .register(&mut watched, mio::Token(0), both)
+            .unwrap();
+        let mut events = mio::Events::with_capacity(1);
+        let long = std::time::Duration::from_secs(30);
+        poll.poll(&mut events, Some(long)).unwrap();
+        let source = Source::default();
+        source.report(events.iter().next().unwrap(), &mut Vec::new());
+        source
+    }
+
+    fn bits(source: &Source) -> usize {
+        source.word.load(Ordering::Relaxed) & BITS
+    }
+
+    #[test]
+    fn what_the_selector_reports_is_what_is_noted() {
+        use std::io::Write;
+        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(bits(&reported(&one)), WRITABLE);
+        other.write_all(b"x").unwrap();
+        assert_eq!(bits(&reported(&one)), READABLE | WRITABLE);
+        other.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(bits(&reported(&one)), READABLE | WRITABLE | READ_STANDS);
+        drop(other);
+        let both = READABLE | WRITABLE | READ_STANDS | WRITE_STANDS;
+        assert_eq!(bits(&reported(&one)), both);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_error_stands_for_both_directions() {
+        let address = {
+            let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            gone.local_addr().unwrap()
+        };
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(address).unwrap();
+        socket.send(b"x").unwrap(); // nobody is there, and the answer says so
+        let source = reported(&socket);
+        assert_eq!(
+            bits(&source) & (READ_STANDS | WRITE_STANDS),
+            READ_STANDS | WRITE_STANDS
+        );
     }
 }

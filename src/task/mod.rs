@@ -92,9 +92,6 @@ fn schedule(runnable: Runnable) {
 fn schedule_elsewhere(runnable: Runnable) {
     // The home is cloned before the push: after it the task may be gone.
     let home = Arc::clone(&runnable.metadata().home);
-    if cfg!(all(shuttle, loopgroup_bug = "drops_off_thread")) && home.state.get().is_shutdown() {
-        return drop(runnable);
-    }
     match home.inbox.push_wake(runnable, context::sender_to(&home)) {
         Ok(ring) => home.answer(ring),
         // Unreachable while step 4 above holds. Dropping is right even so: a Send future may be

@@ -236,4 +236,16 @@ mod tests {
         assert!(keys.into_iter().all(|key| queue.remove(key).is_none()));
         assert_eq!(queue.len(), 2_000);
     }
+
+    #[test]
+    fn the_room_of_a_small_crowd_is_kept() {
+        let mut queue = Queue::new();
+        for value in 0..1024 {
+            queue.insert(1, value);
+        }
+        let room = (queue.near.capacity(), queue.slots.capacity());
+        assert_eq!(room, (1024, 1024), "so much and no more is kept");
+        assert_eq!(queue.clear().len(), 1024);
+        assert_eq!((queue.near.capacity(), queue.slots.capacity()), room);
+    }
 }

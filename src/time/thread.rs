@@ -108,7 +108,7 @@ impl Letterbox {
         }
     }
 
-    fn take(&self) -> Option<(Key, Away)> {
+    pub(super) fn take(&self) -> Option<(Key, Away)> {
         self.0.lock().letters.pop()
     }
 }

@@ -136,9 +136,7 @@ impl Timers {
 
     /// Moves the wakers of due timers to `woken`, `limit` of them at most.
     pub(crate) fn collect_due(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
-        // A control of the fuzzers: see `.ci/fuzz`.
-        let early = u64::from(cfg!(loopgroup_bug = "timers_early")) * 1_000_000;
-        let now = self.number(now).saturating_add(early).min(NEVER - 1);
+        let now = self.number(now).min(NEVER - 1);
         self.now.set(now.max(self.now.get()));
         let mut queue = self.queue.borrow_mut();
         while woken.len() < limit {
@@ -246,5 +244,113 @@ impl HomeId {
             }
             None => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+    /// Timers of a thread that does not exist.
+    fn timers() -> Timers {
+        Timers::new(HomeId::of_thread(&Arc::default()), Instant::now())
+    }
+
+    fn noop() -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn due(timers: &Timers, now: Instant, limit: usize) -> usize {
+        let mut woken = Vec::new();
+        timers.collect_due(now, limit, &mut woken);
+        woken.len()
+    }
+
+    #[test]
+    fn no_more_are_collected_than_asked_for() {
+        let timers = timers();
+        for _ in 0..5 {
+            timers.arm(Some(timers.zero), noop(), Kind::Sleep).unwrap();
+        }
+        let dues = [0, 2, 2, 2].map(|limit| due(&timers, timers.zero, limit));
+        assert_eq!(dues, [0, 2, 2, 1]);
+        assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn never_does_not_come_even_at_the_end_of_the_numbers() {
+        let timers = timers();
+        timers.arm(None, noop(), Kind::Sleep).unwrap();
+        assert_eq!(timers.next_deadline(), None);
+        let late = timers.zero + 600 * YEAR;
+        timers.arm(Some(late), noop(), Kind::Sleep).unwrap();
+        assert_eq!(due(&timers, late, 9), 0, "beyond the numbers is never too");
+        assert_eq!(timers.clear().len(), 2);
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_is_not_armed_and_one_of_this_moment_is() {
+        let timers = timers();
+        let now = timers.zero + Duration::from_secs(5);
+        assert_eq!(due(&timers, now, 1), 0);
+        let past = now - Duration::from_nanos(1);
+        assert!(timers.arm(Some(past), noop(), Kind::Sleep).is_err());
+        assert!(timers.arm(Some(now), noop(), Kind::Sleep).is_ok());
+        assert_eq!(timers.next_deadline(), Some(now));
+        assert_eq!(timers.next_deadline_after(now), None);
+        assert_eq!(timers.next_deadline_after(past), Some(now));
+        assert_eq!(due(&timers, past, 1), 0, "never early");
+        assert_eq!(due(&timers, now, 1), 1);
+    }
+
+    #[test]
+    fn a_timer_is_looked_at_moved_and_cancelled_by_its_key() {
+        let timers = timers();
+        let second = timers.zero + Duration::from_secs(1);
+        let (one, other) = (waker_fn::waker_fn(|| ()), waker_fn::waker_fn(|| ()));
+        let armed = timers.arm(Some(second), one.clone(), Kind::Scheduled);
+        let key = armed.unwrap();
+        assert_eq!(timers.look(key, &one), Armed::Waiting);
+        assert_eq!(timers.look(key, &other), Armed::Stale);
+        assert!(timers.replace(key, other.clone()).will_wake(&one));
+        assert_eq!(timers.look(key, &other), Armed::Waiting);
+        assert!(timers.scheduled()[0].will_wake(&other));
+        assert!(timers.reset(key, second + YEAR));
+        assert_eq!(due(&timers, second, 1), 0);
+        assert!(
+            timers
+                .cancel(key)
+                .is_some_and(|waker| waker.will_wake(&other))
+        );
+        assert!(timers.cancel(key).is_none());
+        assert!(!timers.reset(key, second));
+        assert_eq!(timers.look(key, &other), Armed::Fired);
+    }
+
+    #[test]
+    fn only_scheduled_closures_are_found_as_such() {
+        let timers = timers();
+        timers.arm(None, noop(), Kind::Sleep).unwrap();
+        assert!(timers.scheduled().is_empty());
+        timers.arm(None, noop(), Kind::Scheduled).unwrap();
+        timers.arm(None, noop(), Kind::Scheduled).unwrap();
+        assert_eq!(timers.scheduled().len(), 2);
+    }
+
+    #[test]
+    fn a_home_is_known_until_it_is_left() {
+        let letters: Arc<Letterbox> = Arc::default();
+        let home = HomeId::of_thread(&letters);
+        let timers = Timers::new(home, Instant::now());
+        assert_eq!(timers.home(), home);
+        let key = timers.arm(None, noop(), Kind::Sleep).unwrap();
+        home.tell(key, Away::Dropped);
+        assert_eq!(letters.take(), Some((key, Away::Dropped)));
+        home.leave();
+        home.tell(key, Away::Reset);
+        assert_eq!(letters.take(), None);
+        assert!(!HOMES.lock().contains_key(&home), "nothing is left of it");
     }
 }

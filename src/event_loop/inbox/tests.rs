@@ -1,0 +1,198 @@
+//! The mailbox, step by step.
+
+use super::*;
+
+fn drain(inbox: &Inbox<u32, char>) -> Batch<u32, char> {
+    let mut batch = Batch::new();
+    inbox.drain(&mut batch);
+    batch
+}
+
+#[test]
+fn one_ring_per_sleep_whatever_the_number_of_producers() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert!(inbox.try_sleep(None));
+    assert_eq!(
+        inbox.push_new_with(Lane::Main, Urgency::Now, || 1),
+        Some(Ring::Needed)
+    );
+    for item in 2..12 {
+        assert_eq!(
+            inbox.push_new_with(Lane::Main, Urgency::Now, || item),
+            Some(Ring::NotNeeded)
+        );
+    }
+    assert_eq!(inbox.push_wake(12, Sender::Outside), Ok(Ring::NotNeeded));
+    assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
+    let batch = drain(&inbox);
+    assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
+    assert_eq!(batch.notices, ['x']);
+}
+
+#[test]
+fn a_nudge_is_one_turn_however_often_it_is_given() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert!(inbox.try_sleep(None));
+    assert_eq!(inbox.nudge(), Ring::Needed);
+    assert_eq!(inbox.nudge(), Ring::NotNeeded);
+    assert!(!inbox.try_sleep(None), "the turn has to come first");
+    drain(&inbox);
+    assert!(inbox.try_sleep(None));
+}
+
+#[test]
+fn it_closes_to_new_items_only_when_none_is_inside() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    let push = |item| inbox.push_new_with(Lane::Main, Urgency::Now, || item);
+    assert!(push(1).is_some());
+    assert!(!inbox.refuse_new_if_empty());
+    assert!(push(2).is_some(), "still open");
+    assert_eq!(drain(&inbox).main, [1, 2]);
+    assert!(inbox.refuse_new_if_empty());
+    assert_eq!(push(3), None);
+}
+
+#[test]
+fn it_refuses_to_sleep_on_mail() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert_eq!(
+        inbox.push_new_with(Lane::Tail, Urgency::Now, || 1),
+        Some(Ring::NotNeeded)
+    );
+    assert!(!inbox.try_sleep(None));
+    assert_eq!(drain(&inbox).tail, [1]);
+    assert!(inbox.try_sleep(None));
+}
+
+#[test]
+fn a_lazy_item_does_not_ring_and_goes_out_before_the_one_that_does() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert!(inbox.try_sleep(None));
+    assert_eq!(
+        inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1),
+        Some(Ring::NotNeeded)
+    );
+    assert_eq!(
+        inbox.push_new_with(Lane::Main, Urgency::Now, || 2),
+        Some(Ring::Needed)
+    );
+    assert_eq!(drain(&inbox).main, [1, 2]);
+}
+
+#[test]
+fn an_item_for_later_rings_only_a_sleeper_that_would_be_late() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    let at = |seconds| Instant::now() + std::time::Duration::from_secs(seconds);
+    let push = |urgency| inbox.push_new_with(Lane::Main, urgency, || 1);
+    let wakes_at = at(100);
+    assert!(inbox.try_sleep(Some(wakes_at)));
+    assert_eq!(push(Urgency::By(at(200))), Some(Ring::NotNeeded));
+    assert_eq!(
+        push(Urgency::By(wakes_at)),
+        Some(Ring::NotNeeded),
+        "just in time"
+    );
+    assert_eq!(push(Urgency::By(at(50))), Some(Ring::Needed));
+    drain(&inbox);
+    assert!(inbox.try_sleep(None), "it sleeps without end now");
+    assert_eq!(push(Urgency::By(at(1000))), Some(Ring::Needed));
+}
+
+#[test]
+fn a_loop_that_sleeps_over_lazy_items_is_hurried_once() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert_eq!(inbox.hurry(), Ring::NotNeeded, "it is awake");
+    assert!(inbox.try_sleep(None));
+    let lazy = inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1);
+    assert_eq!(lazy, Some(Ring::NotNeeded));
+    assert_eq!(inbox.hurry(), Ring::Needed);
+    assert_eq!(inbox.hurry(), Ring::NotNeeded);
+}
+
+#[test]
+fn the_gate_refuses_new_items_first_and_wakes_last() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    inbox.refuse_new();
+    assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
+    assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::NotNeeded));
+    assert!(!inbox.close_if_empty(), "a wake is inside");
+    assert_eq!(drain(&inbox).main, [2]);
+    assert!(inbox.close_if_empty());
+    assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
+    assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
+    assert_eq!(inbox.accepted(), 0);
+}
+
+#[test]
+fn a_refused_item_is_not_even_made() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    inbox.refuse_new();
+    let make = || panic!("made although refused");
+    assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, make), None);
+}
+
+#[test]
+fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert!(inbox.try_sleep(None));
+    assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::Needed));
+    inbox.ring_failed();
+    assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::Needed));
+}
+
+#[test]
+fn it_counts_what_it_lets_in_and_not_what_comes_back() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    for (lane, urgency) in [
+        (Lane::Main, Urgency::Now),
+        (Lane::Tail, Urgency::Now),
+        (Lane::Main, Urgency::Lazy),
+    ] {
+        assert!(inbox.push_new_with(lane, urgency, || 1).is_some());
+    }
+    assert!(inbox.push_wake(1, Sender::Outside).is_ok());
+    assert_eq!(inbox.accepted(), 3);
+    inbox.refuse_new();
+    assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
+    assert_eq!(inbox.accepted(), 3);
+}
+
+#[test]
+fn mail_shows_until_it_is_taken_out() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert!(!inbox.has_mail());
+    assert!(!inbox.drain(&mut Batch::new()));
+    assert_eq!(inbox.post('x', Urgency::Lazy), Ring::NotNeeded);
+    assert!(inbox.has_mail());
+    assert!(
+        !inbox.try_sleep(None),
+        "a message alone keeps the loop awake"
+    );
+    assert!(inbox.drain(&mut Batch::new()));
+    assert!(!inbox.has_mail());
+    assert!(inbox.try_sleep(None));
+}
+
+#[test]
+fn a_loop_that_is_awake_is_not_rung() {
+    let inbox: Inbox<u32, char> = Inbox::new();
+    assert!(inbox.try_sleep(None));
+    inbox.awake();
+    assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::NotNeeded));
+    assert_eq!(inbox.rings.get(), 0);
+}
+
+#[test]
+fn an_item_of_either_lane_keeps_the_gate_from_moving() {
+    for lane in [Lane::Main, Lane::Tail] {
+        let inbox: Inbox<u32, char> = Inbox::new();
+        assert!(inbox.push_new_with(lane, Urgency::Now, || 1).is_some());
+        assert!(!inbox.refuse_new_if_empty());
+        assert!(!inbox.close_if_empty());
+        assert!(inbox.push_new_with(lane, Urgency::Now, || 2).is_some());
+        drain(&inbox);
+        assert!(inbox.refuse_new_if_empty() && inbox.close_if_empty());
+        assert!(inbox.refuse_new_if_empty(), "closed it stays");
+        assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
+    }
+}
