@@ -24,7 +24,8 @@ use crate::metrics::gauges::Gauges;
 use crate::panic::{Contained, PanicHandler, TaskPanic, contain, discard};
 use crate::reactor::{Driver, Port};
 use crate::settings::{
-    CloseChannels, Config, RejectPolicy, StartHook, ThreadFactory, ThreadName, WaitStrategy,
+    CloseChannels, Config, Placement, RejectPolicy, StartHook, ThreadFactory, ThreadName,
+    WaitStrategy,
 };
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, plain};
 use crate::termination::Termination;
@@ -55,6 +56,8 @@ pub struct Builder {
     thread_stack_size: Option<usize>,
     thread_factory: Option<Box<ThreadFactory>>,
     on_thread_start: Option<Box<StartHook>>,
+    /// Checks what was asked for, and says where the threads of so many loops run.
+    pub(crate) placement: Option<Box<Placement>>,
     on_panic: Option<Arc<PanicHandler>>,
     chooser: Option<Box<dyn Chooser>>,
     max_pending_tasks: Option<usize>,
@@ -77,6 +80,7 @@ impl Builder {
             thread_stack_size: None,
             thread_factory: None,
             on_thread_start: None,
+            placement: None,
             on_panic: None,
             chooser: None,
             max_pending_tasks: None,
@@ -264,6 +268,7 @@ impl Builder {
             return Err(invalid("loops", &text));
         }
         let thread_names = self.thread_names(loops)?;
+        let place = self.placement.map(|plan| plan(loops)).transpose()?;
         for index in 0..loops {
             drivers.push(if self.io {
                 Driver::with_io().map_err(|error| loop_error(index, loops, &error))?
@@ -276,6 +281,7 @@ impl Builder {
             thread_stack_size: self.thread_stack_size,
             thread_factory: self.thread_factory,
             on_thread_start: self.on_thread_start,
+            place,
             on_panic: self.on_panic,
             reject_policy: self.reject_policy,
             wait_strategy: self.wait_strategy,
@@ -355,7 +361,7 @@ impl Builder {
     }
 }
 
-fn invalid(setting: &str, text: &str) -> io::Error {
+pub(crate) fn invalid(setting: &str, text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("{setting}: {text}"))
 }
 

@@ -78,6 +78,7 @@
 //! | end a task when its loop ends | [`shutdown_requested`] |
 //! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
 //! | do blocking work | [`blocking`] |
+//! | give each loop a core | `Builder::pin_cores`, with the feature `affinity` |
 //!
 //! # Things to know
 //!
@@ -100,6 +101,8 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+#[cfg(feature = "affinity")]
+mod affinity;
 mod block_on;
 pub mod blocking;
 mod builder;
@@ -135,6 +138,9 @@ pub mod time;
 mod trace;
 mod waiters;
 
+#[cfg(feature = "affinity")]
+#[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
+pub use affinity::CorePinning;
 pub use block_on::block_on;
 pub use builder::Builder;
 pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};

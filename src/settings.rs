@@ -113,6 +113,7 @@ pub(crate) struct Config {
     pub(crate) thread_stack_size: Option<usize>,
     pub(crate) thread_factory: Option<Box<ThreadFactory>>,
     pub(crate) on_thread_start: Option<Box<StartHook>>,
+    pub(crate) place: Option<Box<Place>>,
     pub(crate) on_panic: Option<Arc<PanicHandler>>,
     pub(crate) reject_policy: RejectPolicy,
     pub(crate) wait_strategy: WaitStrategy,
@@ -126,4 +127,7 @@ pub(crate) struct Config {
 
 pub(crate) type ThreadName = dyn Fn(usize) -> String + Send + Sync;
 pub(crate) type ThreadFactory = dyn Fn(LoopThread) -> io::Result<()> + Send + Sync;
+/// Puts the calling thread where the loop with this index runs.
+pub(crate) type Place = dyn Fn(usize) -> io::Result<()> + Send + Sync;
+pub(crate) type Placement = dyn FnOnce(usize) -> io::Result<Box<Place>> + Send + Sync;
 pub(crate) type StartHook = dyn Fn(&EventLoop) -> Box<dyn Any> + Send + Sync;

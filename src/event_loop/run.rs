@@ -52,7 +52,14 @@ const TIMERS: usize = 1024;
 
 /// Makes the calling thread the loop until its shutdown.
 pub(crate) fn run_loop(parts: Parts) {
+    let shared = Arc::clone(&parts.shared);
+    let place = shared.config.place.as_ref();
+    // Before anything of the loop's own is made: it belongs near the core it is for.
+    let placed = place.map_or(Ok(()), |place| place(shared.index));
     drive(parts, |runner| {
+        if let Err(error) = placed {
+            return (Cause::Failed, Some(error));
+        }
         loop {
             match runner.turn(|| true) {
                 Ok(None) => {}

@@ -1,0 +1,147 @@
+//! A core for each loop: where the system lets its thread run.
+//!
+//! - What was asked for is checked in `build`, against the cores that the process may use: a wrong number is an
+//!   error there, and no thread that quietly runs elsewhere.
+//! - A thread pins itself before it does anything else. If that fails (the allowed set has changed since), the
+//!   loop ends as `Failed` and its report has the error.
+
+use std::io;
+
+use crate::builder::{Builder, invalid};
+use crate::settings::Place;
+
+/// Which core each loop runs on; see [`Builder::pin_cores`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CorePinning {
+    /// The system moves the threads about as it likes. The default.
+    #[default]
+    None,
+    /// Loop 0 on the first core that the process may use, loop 1 on the next, and round again.
+    RoundRobin,
+    /// Loop 0 on the first core of the list, loop 1 on the next, and round again. The numbers are the system's.
+    List(Vec<usize>),
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
+impl Builder {
+    /// Pins the thread of each loop to a core; the default does not. Linux only.
+    ///
+    /// Pinned loops keep their caches and their place beside a device's interrupts; but a core that something
+    /// else keeps busy is then lost to its loop. Threads that a loop's tasks start inherit the core. A thread of a
+    /// [`thread_factory`](Builder::thread_factory) stays pinned after its loop.
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Builder::build) says `InvalidInput` if the list is empty or names a core that the process may not
+    /// use (`sched_getaffinity`: containers and `taskset` narrow it), and `Unsupported` on other systems than Linux.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{CorePinning, EventLoopGroup};
+    ///
+    /// let pinning = CorePinning::List(vec![100_000]);
+    /// let error = EventLoopGroup::builder().pin_cores(pinning).build().unwrap_err();
+    /// assert!(error.to_string().starts_with("pin_cores: "), "{error}");
+    /// # #[cfg(target_os = "linux")] {
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(2)
+    ///     .pin_cores(CorePinning::RoundRobin)
+    ///     .build()?;
+    /// group.start()?;
+    /// # }
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn pin_cores(mut self, pinning: CorePinning) -> Builder {
+        self.placement = match pinning {
+            CorePinning::None => None,
+            pinning => Some(Box::new(move |loops| plan(pinning, loops))),
+        };
+        self
+    }
+}
+
+/// Finds a core for each of `loops` loops.
+fn plan(pinning: CorePinning, loops: usize) -> io::Result<Box<Place>> {
+    let allowed = system::allowed_cores()?;
+    let wanted = match pinning {
+        CorePinning::List(list) => list,
+        _ => allowed.clone(),
+    };
+    if wanted.is_empty() {
+        return Err(invalid("pin_cores", "a list needs at least one core"));
+    }
+    if let Some(core) = wanted.iter().find(|core| !allowed.contains(core)) {
+        let text = format!("core {core} is none of those that this process may use: {allowed:?}");
+        return Err(invalid("pin_cores", &text));
+    }
+    let cores: Vec<usize> = wanted.into_iter().cycle().take(loops).collect();
+    Ok(Box::new(move |index| system::pin(cores[index])))
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::io;
+
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    /// The cores of the process: those of its first thread, as the calling one may be a pinned loop.
+    pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
+        let set = sched_getaffinity(Pid::this())?;
+        let is_allowed = |&core: &usize| set.is_set(core).unwrap_or(false);
+        Ok((0..CpuSet::count()).filter(is_allowed).collect())
+    }
+
+    /// Has the calling thread run on this core only.
+    pub(super) fn pin(core: usize) -> io::Result<()> {
+        let this_thread = Pid::from_raw(0);
+        let mut set = CpuSet::new();
+        set.set(core)?;
+        sched_setaffinity(this_thread, &set).map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(error.kind(), format!("cannot pin to core {core}: {error}"))
+        })
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::io;
+
+    pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "pin_cores: this system has no way to pin a thread to a core",
+        ))
+    }
+
+    pub(super) fn pin(_: usize) -> io::Result<()> {
+        allowed_cores().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cause, EventLoopGroup};
+
+    #[test]
+    fn a_loop_that_cannot_be_pinned_fails_and_says_so() {
+        let mut builder = EventLoopGroup::builder().loops(1);
+        builder.placement = Some(Box::new(|_| {
+            Ok(Box::new(|index| {
+                Err(io::Error::other(format!("no core for loop {index}")))
+            }))
+        }));
+        let group = builder.build().unwrap();
+        // Accepted or refused, as the loop ends; never left waiting.
+        let error = group.block_on(group.spawn(async {})).unwrap_err();
+        assert!(error.is_cancelled() || error.is_rejected());
+        let report = group.termination().wait();
+        assert_eq!(report.loops()[0].cause(), Cause::Failed);
+        let error = report.loops()[0].error().unwrap();
+        assert_eq!(error.to_string(), "no core for loop 0");
+    }
+}
