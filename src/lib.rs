@@ -79,6 +79,7 @@
 //! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
 //! | do blocking work | [`blocking`] |
 //! | give each loop a core | `Builder::pin_cores`, with the feature `affinity` |
+//! | bring hyper, rustls, tungstenite, ... | [`compat`] |
 //!
 //! # Things to know
 //!
@@ -108,7 +109,7 @@ pub mod blocking;
 mod builder;
 mod chooser;
 mod clock;
-mod compat;
+pub mod compat;
 mod current;
 mod error;
 mod event_loop;

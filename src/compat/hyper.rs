@@ -1,0 +1,158 @@
+//! HTTP by hyper: its I/O traits on our streams, its executors and its timer.
+//!
+//! [`TcpStream`](crate::net::TcpStream) and [`UnixStream`](crate::net::UnixStream) (and their halves, and shared references to them) are hyper's `Read` and
+//! `Write`: no wrapper is needed. As executor of an HTTP/2 connection take [`LocalExecutor`], which keeps its
+//! streams on the connection's own loop and asks nobody for `Send`; or an [`EventLoop`] or an
+//! [`EventLoopGroup`], which take `Send` futures from any thread. Give every builder a [`Timer`]: with a timeout
+//! and no timer hyper panics.
+//!
+//! hyper has no way to hear of a refusal. Where a loop is shut down, what it should execute is dropped, which
+//! hyper's connection sees as a closed channel, and counted as rejected in the loop's report.
+//!
+//! A handle in the hands of a client keeps its group from ending by itself: end such a group with
+//! [`drain`](EventLoopGroup::drain) or [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully).
+
+use std::cell::Cell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hyper::rt::{self, Read, ReadBufCursor, Write};
+
+use crate::compat::streams::on_streams;
+use crate::event_loop::EventLoop;
+use crate::group::EventLoopGroup;
+use crate::time::{self, Sleep};
+
+/// Executes hyper's futures on the loop that it is called on; they need not be `Send`.
+///
+/// # Panics
+///
+/// Where the thread is not a loop, as [`spawn_local`](crate::spawn_local).
+///
+/// # Examples
+///
+/// ```
+/// use std::rc::Rc;
+/// use hyper::rt::Executor;
+/// use loopgroup::compat::hyper::LocalExecutor;
+///
+/// loopgroup::run(async {
+///     let (done, wait) = futures::channel::oneshot::channel();
+///     let local = Rc::new(7);
+///     LocalExecutor.execute(async move { done.send(*local).unwrap() });
+///     assert_eq!(wait.await, Ok(7));
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalExecutor;
+
+impl<F> rt::Executor<F> for LocalExecutor
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    #[track_caller]
+    fn execute(&self, future: F) {
+        drop(crate::spawn_local(future));
+    }
+}
+
+impl<F> rt::Executor<F> for EventLoop
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    #[track_caller]
+    fn execute(&self, future: F) {
+        drop(self.spawn(future));
+    }
+}
+
+impl<F> rt::Executor<F> for EventLoopGroup
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    #[track_caller]
+    fn execute(&self, future: F) {
+        drop(self.spawn(future));
+    }
+}
+
+/// Waits for hyper by the timers of the loop that polls: the system's time, or that of a test loop.
+///
+/// # Examples
+///
+/// ```
+/// use hyper::rt::Timer as _;
+/// use loopgroup::compat::hyper::Timer;
+/// use std::time::Duration;
+///
+/// loopgroup::run(async {
+///     let start = Timer.now();
+///     Timer.sleep(Duration::from_millis(2)).await;
+///     assert!(Timer.now() - start >= Duration::from_millis(2));
+/// })?;
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timer;
+
+impl rt::Timer for Timer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(time::sleep(duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(time::sleep_until(deadline))
+    }
+
+    fn now(&self) -> Instant {
+        time::now()
+    }
+
+    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, deadline: Instant) {
+        match sleep.as_mut().downcast_mut_pin::<Sleep>() {
+            Some(ours) => ours.get_mut().reset(deadline),
+            None => *sleep = self.sleep_until(deadline),
+        }
+    }
+}
+
+impl rt::Sleep for Sleep {}
+
+/// What one read takes at most. hyper asks for 8 KiB of a fresh connection and for more of a busy one.
+const SCRATCH: usize = 64 * 1024;
+
+thread_local! {
+    /// Where the reads of this thread land. Safe code cannot write to hyper's buffer but by copying, and a copy of
+    /// what was read costs less than to zero what might be.
+    static SCRATCH_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Reads into the scratch buffer, and out of it into `buf`.
+fn poll_read(
+    io: Pin<&mut impl futures::io::AsyncRead>,
+    cx: &mut Context<'_>,
+    mut buf: ReadBufCursor<'_>,
+) -> Poll<io::Result<()>> {
+    let most = buf.remaining().min(SCRATCH);
+    // Taken out while it is in use. A thread whose locals are gone has a new one each time.
+    let mut scratch = SCRATCH_BUFFER.try_with(Cell::take).unwrap_or_default();
+    if scratch.is_empty() {
+        scratch.resize(SCRATCH, 0);
+    }
+    let read = io.poll_read(cx, &mut scratch[..most]);
+    if let Poll::Ready(Ok(read)) = read {
+        buf.put_slice(&scratch[..read]);
+    }
+    let _ = SCRATCH_BUFFER.try_with(|place| place.set(scratch));
+    ready!(read)?;
+    Poll::Ready(Ok(()))
+}
+
+on_streams!(Read, ReadBufCursor<'_>, Write);
