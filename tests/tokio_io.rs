@@ -114,13 +114,13 @@ fn a_read_that_waits_when_its_loop_ends_gets_an_error() {
         let (mut one, _other) = UnixStream::pair().unwrap();
         let (began, begun) = std::sync::mpsc::channel();
         let (ended, end) = std::sync::mpsc::channel();
-        let _ = group.spawn(async move {
+        drop(group.spawn(async move {
             let mut buf = [0; 1];
             let mut read = Box::pin(one.read(&mut buf));
             assert!(matches!(futures::poll!(&mut read), Poll::Pending));
             began.send(()).unwrap();
             ended.send(read.await).unwrap();
-        });
+        }));
         begun.recv().unwrap();
         group
             .shutdown_gracefully_with(Default::default(), util::WATCHDOG)

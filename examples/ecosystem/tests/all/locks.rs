@@ -1,0 +1,105 @@
+//! Locks and signals of other crates, contended between two loops: nothing is lost, and everybody stays at home.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::sync::Arc;
+
+use loopgroup::{EventLoop, EventLoopGroup};
+use tokio::sync::{Barrier, Notify, Semaphore, broadcast, oneshot, watch};
+
+use crate::util::within;
+
+/// Runs a task on each of two loops, at home at its end as at its start, and returns what they return.
+fn on_two_loops<F, T>(make: impl Fn(u32) -> F) -> [T; 2]
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let group = EventLoopGroup::new(2).unwrap();
+    let tasks = [0, 1].map(|number: u32| {
+        let task = make(number);
+        group.spawn_on(number as usize, async move {
+            let home = EventLoop::current();
+            let output = task.await;
+            assert_eq!(EventLoop::current(), home);
+            output
+        })
+    });
+    tasks.map(|task| group.block_on(task).unwrap())
+}
+
+#[test]
+fn a_mutex_of_tokio_and_one_of_futures_count_right() {
+    within(|| {
+        let tokio = Arc::new(tokio::sync::Mutex::new(0));
+        let futures = Arc::new(futures::lock::Mutex::new(0));
+        on_two_loops(|_| {
+            let (tokio, futures) = (Arc::clone(&tokio), Arc::clone(&futures));
+            async move {
+                for _ in 0..1000 {
+                    *tokio.lock().await += 1;
+                    let mut count = futures.lock().await;
+                    loopgroup::yield_now().await; // held over an await: the other one has to wait
+                    *count += 1;
+                }
+            }
+        });
+        assert_eq!(
+            (*tokio.try_lock().unwrap(), *futures.try_lock().unwrap()),
+            (2000, 2000)
+        );
+    });
+}
+
+#[test]
+fn a_semaphore_and_a_barrier_of_tokio_let_pass_as_many_as_they_should() {
+    within(|| {
+        let state = Arc::new((Semaphore::new(1), Barrier::new(2)));
+        let leaders = on_two_loops(|_| {
+            let state = Arc::clone(&state);
+            async move {
+                let mut leader = 0;
+                for _ in 0..200 {
+                    let permit = state.0.acquire().await.unwrap();
+                    loopgroup::yield_now().await;
+                    drop(permit);
+                    leader += u32::from(state.1.wait().await.is_leader());
+                }
+                leader
+            }
+        });
+        assert_eq!(leaders[0] + leaders[1], 200);
+    });
+}
+
+#[test]
+fn notify_oneshot_watch_and_broadcast_of_tokio_cross_loops() {
+    within(|| {
+        let ready = Arc::new(Notify::new());
+        let (say, _) = broadcast::channel(16);
+        let (look, seen) = watch::channel(0);
+        let (done, end) = oneshot::channel();
+        let (done, end) = (Cell::new(Some(done)), Cell::new(Some(end)));
+        let heard = on_two_loops(|number| {
+            let (ready, seen) = (Arc::clone(&ready), seen.clone());
+            let (say, look) = (say.clone(), look.clone());
+            // The first task waits for the second one's word.
+            let end = if number == 0 { end.take() } else { None };
+            let done = if number == 1 { done.take() } else { None };
+            async move {
+                if number == 0 {
+                    ready.notified().await;
+                    say.send(7).unwrap();
+                    look.send(8).unwrap();
+                    return end.unwrap().await.unwrap();
+                }
+                let (mut hear, mut seen) = (say.subscribe(), seen);
+                ready.notify_one();
+                let heard = hear.recv().await.unwrap() + *seen.wait_for(|&n| n > 0).await.unwrap();
+                done.unwrap().send(heard).unwrap();
+                heard
+            }
+        });
+        assert_eq!(heard, [15, 15]);
+    });
+}
