@@ -12,16 +12,15 @@
 //! A handle in the hands of a client keeps its group from ending by itself: end such a group with
 //! [`drain`](EventLoopGroup::drain) or [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully).
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::rt::{self, Read, ReadBufCursor, Write};
 
-use crate::compat::streams::on_streams;
+use crate::compat::streams::{on_streams, poll_read_by_copy};
 use crate::event_loop::EventLoop;
 use crate::group::EventLoopGroup;
 use crate::time::{self, Sleep};
@@ -125,34 +124,13 @@ impl rt::Timer for Timer {
 
 impl rt::Sleep for Sleep {}
 
-/// What one read takes at most. hyper asks for 8 KiB of a fresh connection and for more of a busy one.
-const SCRATCH: usize = 64 * 1024;
-
-thread_local! {
-    /// Where the reads of this thread land. Safe code cannot write to hyper's buffer but by copying, and a copy of
-    /// what was read costs less than to zero what might be.
-    static SCRATCH_BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-/// Reads into the scratch buffer, and out of it into `buf`.
 fn poll_read(
     io: Pin<&mut impl futures::io::AsyncRead>,
     cx: &mut Context<'_>,
     mut buf: ReadBufCursor<'_>,
 ) -> Poll<io::Result<()>> {
-    let most = buf.remaining().min(SCRATCH);
-    // Taken out while it is in use. A thread whose locals are gone has a new one each time.
-    let mut scratch = SCRATCH_BUFFER.try_with(Cell::take).unwrap_or_default();
-    if scratch.is_empty() {
-        scratch.resize(SCRATCH, 0);
-    }
-    let read = io.poll_read(cx, &mut scratch[..most]);
-    if let Poll::Ready(Ok(read)) = read {
-        buf.put_slice(&scratch[..read]);
-    }
-    let _ = SCRATCH_BUFFER.try_with(|place| place.set(scratch));
-    ready!(read)?;
-    Poll::Ready(Ok(()))
+    let room = buf.remaining();
+    poll_read_by_copy(io, cx, room, |bytes| buf.put_slice(bytes))
 }
 
 on_streams!(Read, ReadBufCursor<'_>, Write);

@@ -1,7 +1,7 @@
 //! tokio's `AsyncRead` and `AsyncWrite` on our streams, without its runtime.
 //!
-//! - A read takes the buffer as it is if it is initialised, and zeroes what is not, which tokio's `ReadBuf`
-//!   remembers: safe code cannot hand out bytes that were never written.
+//! - A read goes straight into a buffer that is initialised. Into one that is not it goes by a copy: safe code cannot
+//!   hand out bytes that were never written.
 
 use std::io;
 use std::pin::Pin;
@@ -9,13 +9,17 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::compat::streams::on_streams;
+use crate::compat::streams::{on_streams, poll_read_by_copy};
 
 fn poll_read(
     io: Pin<&mut impl futures::io::AsyncRead>,
     cx: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
+    if buf.initialized().len() < buf.capacity() {
+        let room = buf.remaining();
+        return poll_read_by_copy(io, cx, room, |bytes| buf.put_slice(bytes));
+    }
     let read = ready!(io.poll_read(cx, buf.initialize_unfilled()))?;
     buf.advance(read);
     Poll::Ready(Ok(()))
