@@ -80,6 +80,26 @@ macro_rules! echo {
     };
 }
 
+/// An HTTP case: connections.
+#[cfg(feature = "hyper")]
+macro_rules! http {
+    ($conns:literal, $title:literal) => {
+        case(
+            "w9",
+            &[("conns", Fixed($conns)), ("depth", Fixed(1)), MILLIS],
+            &[
+                figure("per_s", concat!("W9 hyper, ", $title), "requests/s", Higher),
+                figure(
+                    "cpu_ns",
+                    concat!("W9 hyper, ", $title, ", server CPU"),
+                    "ns/request",
+                    Lower,
+                ),
+            ],
+        )
+    };
+}
+
 /// A case of two loops: whether each has a core of its own, whether they share one.
 macro_rules! across {
     ($apart:literal, $pinned:literal, $where:literal, $figure:ident) => {
@@ -209,6 +229,10 @@ pub(crate) const CASES: &[Case] = &[
     echo!(64, 16_384, 1, "64 × 16 KiB", headline),
     echo!(1_000, 16_384, 1, "1,000 × 16 KiB", figure),
     echo!(64, 64, 16, "64 × 64 B, 16 deep", headline),
+    #[cfg(feature = "hyper")]
+    http!(1, "1 connection"),
+    #[cfg(feature = "hyper")]
+    http!(64, "64 connections"),
     case(
         "w10.idle",
         &[("conns", Scaled(10_000, 100))],

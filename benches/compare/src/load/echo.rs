@@ -1,4 +1,4 @@
-//! Requests (W8): so many connections, each with so many requests under way, on one thread of mio.
+//! Requests (W8, W9): so many connections, each with so many requests under way, on one thread of mio.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -11,7 +11,13 @@ use super::say;
 use crate::params::Params;
 
 pub(super) fn run(params: &Params) -> io::Result<()> {
-    let mut client = Client::connect(params)?;
+    let size = params.get("size");
+    measure(params, &vec![7; size], size)
+}
+
+/// Sends `request`, again and again, and takes so many bytes for its answer.
+pub(super) fn measure(params: &Params, request: &[u8], answer: usize) -> io::Result<()> {
+    let mut client = Client::connect(params, request, answer)?;
     let duration = Duration::from_millis(params.get("millis") as u64);
     client.run_for(duration / 5)?; // warm-up
     say("begin")?;
@@ -23,23 +29,31 @@ pub(super) fn run(params: &Params) -> io::Result<()> {
 struct Client {
     poll: Poll,
     connections: Vec<Connection>,
-    /// What requests are made of, and where answers go.
-    request: Vec<u8>,
-    answer: Vec<u8>,
-    size: usize,
+    /// As many requests as may be under way.
+    requests: Vec<u8>,
+    /// Where answers go.
+    buffer: Vec<u8>,
+    sizes: Sizes,
+}
+
+/// How long a request is, and an answer.
+#[derive(Clone, Copy)]
+struct Sizes {
+    request: usize,
+    answer: usize,
 }
 
 struct Connection {
     stream: TcpStream,
-    /// Bytes of requests that are not written yet.
+    /// Bytes of requests that are not written yet; whole ones but for the first.
     unsent: usize,
     /// Bytes of an answer that is not complete.
     received: usize,
 }
 
 impl Client {
-    fn connect(params: &Params) -> io::Result<Client> {
-        let (size, depth) = (params.get("size"), params.get("depth"));
+    fn connect(params: &Params, request: &[u8], answer: usize) -> io::Result<Client> {
+        let requests = request.repeat(params.get("depth"));
         let poll = Poll::new()?;
         let mut connections = Vec::new();
         for token in 0..params.get("conns") {
@@ -51,16 +65,19 @@ impl Client {
             poll.registry().register(&mut stream, Token(token), both)?;
             connections.push(Connection {
                 stream,
-                unsent: size * depth,
+                unsent: requests.len(),
                 received: 0,
             });
         }
         Ok(Client {
             poll,
             connections,
-            request: vec![7; size * depth],
-            answer: vec![0; (size * depth).max(64 * 1024)],
-            size,
+            buffer: vec![0; (answer * params.get("depth")).max(64 * 1024)],
+            requests,
+            sizes: Sizes {
+                request: request.len(),
+                answer,
+            },
         })
     }
 
@@ -75,8 +92,8 @@ impl Client {
             }
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
-                count += connection.receive(&mut self.answer, self.size)?;
-                connection.send(&self.request)?;
+                count += connection.receive(&mut self.buffer, self.sizes)?;
+                connection.send(&self.requests)?;
             }
         }
         Ok(count)
@@ -85,15 +102,15 @@ impl Client {
 
 impl Connection {
     /// Reads all there is. Each complete answer makes room for the next request.
-    fn receive(&mut self, buffer: &mut [u8], size: usize) -> io::Result<u64> {
+    fn receive(&mut self, buffer: &mut [u8], sizes: Sizes) -> io::Result<u64> {
         let mut answers = 0;
         loop {
             match self.stream.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     self.received += len;
-                    answers += self.received / size;
-                    self.received %= size;
+                    answers += self.received / sizes.answer;
+                    self.received %= sizes.answer;
                     if len < buffer.len() {
                         break; // all there is: the edge comes again
                     }
@@ -102,16 +119,15 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        self.unsent += answers * size;
+        self.unsent += answers * sizes.request;
         Ok(answers as u64)
     }
 
-    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+    /// Writes what is not written yet: the end of `requests`, as each of them is the same.
+    fn send(&mut self, requests: &[u8]) -> io::Result<()> {
         while self.unsent > 0 {
-            match self
-                .stream
-                .write(&request[..self.unsent.min(request.len())])
-            {
+            let unsent = &requests[requests.len() - self.unsent..];
+            match self.stream.write(unsent) {
                 Ok(len) => self.unsent -= len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),

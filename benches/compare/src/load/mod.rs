@@ -6,6 +6,7 @@
 
 mod connections;
 mod echo;
+mod http;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ pub(crate) fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
     let result = Params::parse(args).and_then(|params| {
         match kind.as_str() {
             "echo" => echo::run(&params),
+            "http" => http::run(&params),
             "idle" => connections::idle(&params),
             "rate" => connections::rate(&params),
             _ => return Err(format!("load {kind}: no such kind")),

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ::loopgroup::net::Server;
+use ::loopgroup::net::{Server, TcpStream};
 use ::loopgroup::{EventLoopGroup, JoinHandle, WaitStrategy};
 
 use super::echo::echo;
@@ -71,15 +71,29 @@ impl Serve for Loopgroup {
     }
 }
 
-/// Serves on a group of so many loops; the first of them accepts, too.
+/// Echoes on a group of so many loops.
 pub(crate) fn serve(buffer: usize, loops: usize) -> SocketAddr {
+    serve_with(loops, move |stream| echo(stream, buffer))
+}
+
+/// Serves on a group of so many loops; the first of them accepts, too.
+pub(crate) fn serve_with<F>(
+    loops: usize,
+    handler: impl Fn(TcpStream) -> F + Clone + Send + Sync + 'static,
+) -> SocketAddr
+where
+    F: Future<Output = ()> + 'static,
+{
     let group = group(loops, WaitStrategy::Park);
     let server = Server::bind("127.0.0.1:0")
         .expect("that is an address")
         .workers(&group)
-        .serve(move |stream, _| async move {
-            if stream.set_nodelay(true).is_ok() {
-                echo(stream, buffer).await;
+        .serve(move |stream, _| {
+            let handler = handler.clone();
+            async move {
+                if stream.set_nodelay(true).is_ok() {
+                    handler(stream).await;
+                }
             }
         })
         .expect("there is a free port");

@@ -17,9 +17,9 @@ pub(crate) mod loopgroup;
 mod monoio;
 mod smol;
 mod smol_local;
-mod tokio_current;
+pub(crate) mod tokio_current;
 mod tokio_local;
-mod tokio_multi;
+pub(crate) mod tokio_multi;
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -98,35 +98,31 @@ impl Remote for CurrentLoop {
 
 impl Serve for TokioCurrent {
     fn serve(buffer: usize) -> SocketAddr {
-        let (listener, address) = listener();
-        std::thread::spawn(move || {
-            TokioCurrent::run(accept(listener, buffer, |stream, buffer| {
-                tokio::spawn(echo(stream, buffer));
-            }))
-        });
-        address
+        serve_with(move |stream| drop(tokio::spawn(echo(stream, buffer))))
     }
 }
 
+/// Serves, each connection in a task that `spawn` makes.
+pub(crate) fn serve_with(spawn: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || TokioCurrent::run(accept(listener, spawn)));
+    address
+}
+
 /// Accepts and serves, each connection in a task that `spawn` makes.
-pub(super) async fn accept(
-    listener: std::net::TcpListener,
-    buffer: usize,
-    spawn: fn(TcpStream, usize),
-) {
+pub(super) async fn accept(listener: std::net::TcpListener, spawn: impl Fn(TcpStream)) {
     let listener = TcpListener::from_std(listener).expect("the runtime has I/O");
     loop {
-        if let Ok((stream, _)) = listener.accept().await {
-            spawn(stream, buffer);
+        if let Ok((stream, _)) = listener.accept().await
+            && stream.set_nodelay(true).is_ok()
+        {
+            spawn(stream);
         }
     }
 }
 
 pub(super) async fn echo(mut stream: TcpStream, buffer: usize) {
     let mut buffer = vec![0; buffer];
-    if stream.set_nodelay(true).is_err() {
-        return;
-    }
     while let Ok(len @ 1..) = stream.read(&mut buffer).await {
         if stream.write_all(&buffer[..len]).await.is_err() {
             return;

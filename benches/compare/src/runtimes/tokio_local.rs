@@ -68,7 +68,7 @@ impl Serve for TokioLocal {
     fn serve(buffer: usize) -> SocketAddr {
         let (listener, address) = listener();
         std::thread::spawn(move || {
-            TokioLocal::run(accept(listener, buffer, |stream, buffer| {
+            TokioLocal::run(accept(listener, |stream| {
                 spawn_local(echo(stream, buffer));
             }))
         });

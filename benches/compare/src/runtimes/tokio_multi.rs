@@ -7,6 +7,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
@@ -67,16 +68,19 @@ impl Remote for MultiLoop {
 
 impl Serve for TokioMulti {
     fn serve(buffer: usize) -> SocketAddr {
-        let (listener, address) = listener();
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime can be built");
-        let server = runtime.spawn(accept(listener, buffer, |stream, buffer| {
-            tokio::spawn(echo(stream, buffer));
-        }));
-        std::thread::spawn(move || runtime.block_on(server));
-        address
+        serve_with(move |stream| drop(tokio::spawn(echo(stream, buffer))))
     }
+}
+
+/// Serves on one worker, each connection in a task that `spawn` makes.
+pub(crate) fn serve_with(spawn: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let (listener, address) = listener();
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime can be built");
+    let server = runtime.spawn(accept(listener, spawn));
+    std::thread::spawn(move || runtime.block_on(server));
+    address
 }

@@ -4,6 +4,8 @@
 //! - The floor has versions of its own: it has no futures.
 
 pub(crate) mod across;
+#[cfg(feature = "hyper")]
+mod http;
 mod loops;
 mod outside;
 pub(crate) mod parked;
@@ -55,6 +57,8 @@ fn on_runtime(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
         "w8" | "w10.idle" | "w10.rate" => {
             with_runtime!(runtime, R => on_server(workload, <R as Serve>::serve, params))
         }
+        #[cfg(feature = "hyper")]
+        "w9" => http::run(runtime, params),
         "w11" => Ok(with_runtime!(runtime, R => R::run(pending::memory::<R>(owned)))),
         "w13.outside" => Ok(loops::outside(params)),
         "w13.home" => loops::home(params),

@@ -1,4 +1,4 @@
-//! W8 and W10: an echo server on one thread in this process, its clients in another one.
+//! W8, W9 and W10: a server on one thread in this process, its clients in another one.
 //!
 //! - Echo: requests per second, which clients, server and kernel share two cores to make, and the CPU time of
 //!   the server per request, which is the steadier figure.
@@ -20,12 +20,15 @@ use crate::sys;
 const BUFFERS: (usize, usize) = (16 * 1024, 64);
 
 pub(crate) fn echo(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
-    let address = serve(BUFFERS.0);
-    let mut words = Vec::new();
-    for key in ["conns", "size", "depth", "millis"] {
-        words.push(format!("{key}={}", params.get(key)));
-    }
-    let mut load = Load::start("echo", address, &words)?;
+    let keys = ["conns", "size", "depth", "millis"];
+    requests("echo", &keys, serve(BUFFERS.0), params)
+}
+
+/// Has the clients of that kind send requests, and looks at the clock of the server's process.
+pub(super) fn requests(kind: &str, keys: &[&str], address: SocketAddr, params: &Params) -> Outcome {
+    let word = |key: &&str| format!("{key}={}", params.get(key));
+    let words: Vec<_> = keys.iter().map(word).collect();
+    let mut load = Load::start(kind, address, &words)?;
     load.begin()?;
     let before = sys::cpu_time();
     let (count, time) = load.end()?;
