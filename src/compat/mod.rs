@@ -7,12 +7,35 @@
 //! | hyper | `hyper` | `Read`, `Write` on the same types; `Executor` on [`EventLoopGroup`] and [`EventLoop`]; `compat::hyper::{LocalExecutor, Timer}` |
 //!
 //! Nothing here starts another runtime: `tokio-io` and `hyper` take traits from crates without their runtimes.
-//! Channels and locks of any crate (futures, async-channel, flume, event-listener, `tokio::sync`) need no adaptor:
-//! whoever wakes a task, from any thread, it goes on at home. A runtime of tokio beside a group is found by
-//! tokio-only clients if each loop's thread has entered it:
-//! `builder.on_thread_start(|_| handle.enter())`-like, with a guard that lives as long as the thread.
 //!
-//! The repository's `examples/ecosystem` shows hyper, axum, rustls, WebSockets, QUIC and a tokio side by side.
+//! ```
+//! use loopgroup::net::UnixStream;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! loopgroup::run(async {
+//!     let (mut one, mut other) = UnixStream::pair()?;
+//!     one.write_all(b"hello").await?;
+//!     AsyncWriteExt::shutdown(&mut one).await?; // by its full name: streams have a `shutdown` of their own
+//!     let mut text = String::new();
+//!     other.read_to_string(&mut text).await?;
+//!     assert_eq!(text, "hello");
+//!     std::io::Result::Ok(())
+//! })??;
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! Channels and locks of any crate (futures, async-channel, flume, event-listener, `tokio::sync`) need no adaptor:
+//! whoever wakes a task, from any thread, it goes on at home.
+//!
+//! Clients that want a runtime of tokio around them find one if each loop's thread has entered it: with a
+//! `static TOKIO: LazyLock<Runtime>`, that is
+//! [`on_thread_start`](crate::Builder::on_thread_start)`(|_| TOKIO.enter())`. The other way round, the handles of a
+//! group are futures that a task of any runtime may await.
+//!
+//! Away from a loop a read or write that has to wait is an error, and a timer panics; after a shutdown a stream is
+//! closed, and what an executor is given is dropped and counted as rejected. None waits for ever.
+//!
+//! The repository's `examples/ecosystem` has hyper, axum, rustls, WebSockets, QUIC and tokio side by side at work.
 //!
 //! [`EventLoop`]: crate::EventLoop
 //! [`EventLoopGroup`]: crate::EventLoopGroup
