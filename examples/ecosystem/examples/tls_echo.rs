@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 
 fn main() -> std::io::Result<()> {
+    ecosystem::port(); // a wrong one ends it here, before a file is written
     let certificate = SelfSigned::new();
     if let Some(file) = std::env::args().nth(2) {
         std::fs::write(file, certificate.pem())?;
