@@ -7,6 +7,7 @@
 // Public where a fuzzer is linked against the crate, and nowhere else.
 #![allow(unreachable_pub)]
 
+mod actor;
 mod ops;
 mod queue;
 mod table;
