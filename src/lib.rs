@@ -45,6 +45,46 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
+//! # A first server
+//!
+//! One loop accepts, each connection goes to the next loop and stays there; the handler may hold what is not
+//! `Send`. From here, step by step: [`guide::first_server`].
+//!
+//! ```no_run
+//! use loopgroup::{EventLoopGroup, net::Server};
+//! use std::{cell::Cell, rc::Rc, time::Duration};
+//!
+//! fn main() -> std::io::Result<()> {
+//!     let group = EventLoopGroup::builder().build()?; // a loop per core
+//!     let server = Server::bind("127.0.0.1:7777")?
+//!         .workers(&group)
+//!         .serve(|stream, peer| async move {
+//!             let bytes = Rc::new(Cell::new(0)); // no lock, no Arc: this task never leaves its loop
+//!             bytes.set(futures::io::copy(&stream, &mut &stream).await.unwrap_or(0));
+//!             println!("{peer}: {} bytes echoed", bytes.get());
+//!         })?;
+//!     println!("listening on {}", server.local_addr());
+//!     group.block_on(loopgroup::signal::shutdown())?; // Ctrl-C or SIGTERM; feature "signal"
+//!     println!("{}", group.drain(Duration::from_secs(5)).wait());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # The guide
+//!
+//! | page | is about |
+//! |---|---|
+//! | [`guide::model`] | groups, loops, tasks and their homes; a turn; what is promised |
+//! | [`guide::first_server`] | from `cargo new` to a chat server that ends well |
+//! | [`guide::topologies`] | which loops to have, and which one does what |
+//! | [`guide::shutdown`] | graceful, drain, now; what happens when; the report; recipes |
+//! | [`guide::cancel_safety`] | what dropping, aborting and cancelling do; every async function |
+//! | [`guide::channels`] | other crates' channels and locks between loops |
+//! | [`guide::testing`] | virtual time, and orders of events that can be had again |
+//! | [`guide::running_it`] | `main`, threads, pinning, figures, logs, limits |
+//! | [`guide::from_netty`], [`guide::from_tokio`] | names, code beside code, what differs |
+//! | [`guide::when_not_to_use_it`] | what others do better |
+//!
 //! # What is promised
 //!
 //! - **Affinity.** A future is polled and dropped on its home loop only, under every race.
@@ -119,6 +159,7 @@ pub mod fuzzing;
 #[cfg(all(test, not(fuzzing)))]
 mod fuzzing;
 mod group;
+pub mod guide;
 pub mod io;
 mod metrics;
 pub mod net;

@@ -1,0 +1,147 @@
+//! The guide: how to think about loops, and how to use them.
+//!
+//! In the order of reading:
+//!
+//! | page | is about |
+//! |---|---|
+//! | [`model`] | groups, loops, tasks and their homes; a turn; what is promised |
+//! | [`first_server`] | from `cargo new` to a chat server that ends well |
+//! | [`topologies`] | which loops to have, and which one does what |
+//! | [`shutdown`] | graceful, drain, now; what happens when; the report; recipes |
+//! | [`cancel_safety`] | what dropping, aborting and cancelling do; every async function |
+//! | [`channels`] | other crates' channels and locks between loops, and what they cost |
+//! | [`testing`] | virtual time, and orders of events that can be had again |
+//! | [`running_it`] | `main`, threads, pinning, figures, logs, limits |
+//! | [`from_netty`] | names, code beside code, what differs |
+//! | [`from_tokio`] | names, code beside code, what differs |
+//! | [`when_not_to_use_it`] | what others do better |
+//!
+//! There is nothing here but text; every example in it is compiled and run with the tests. A first one:
+//!
+//! ```
+//! fn main() -> std::io::Result<()> {
+//!     loopgroup::run(async {
+//!         let answer = loopgroup::spawn_local(async { 6 * 7 }).await?;
+//!         assert_eq!(answer, 42);
+//!         Ok(())
+//!     })?
+//! }
+//! ```
+
+// The pages are files that read well on a code host too, where they link to each other as files. Of two
+// definitions of a link the first one counts: those here, which lead to modules. What a page speaks of is
+// listed behind it.
+
+/// A page of the guide: its first line, where its links lead to, its text, and the items it is about.
+macro_rules! page {
+    ($name:ident, $file:literal, $line:literal, $items:literal) => {
+        #[doc = $line]
+        ///
+        /// [a first server]: crate::guide::first_server
+        /// [channels]: crate::guide::channels
+        /// [running it]: crate::guide::running_it
+        /// [shutdown]: crate::guide::shutdown
+        /// [testing]: crate::guide::testing
+        /// [topologies]: crate::guide::topologies
+        /// [when not to use it]: crate::guide::when_not_to_use_it
+        ///
+        #[doc = include_str!(concat!("../docs/guide/", $file))]
+        ///
+        /// ----
+        ///
+        #[doc = concat!("In the reference: ", $items, ".")]
+        pub mod $name {}
+    };
+}
+
+page!(
+    model,
+    "model.md",
+    "Groups, loops, tasks and their homes; a turn; what is promised.",
+    "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), \
+     [`JoinHandle`](crate::JoinHandle), [`run`](crate::run()), [`block_on`](crate::block_on()), \
+     [`spawn`](crate::spawn), [`spawn_local`](crate::spawn_local), [`LoopBound`](crate::LoopBound), \
+     [`Builder::io_ratio`](crate::Builder::io_ratio)"
+);
+page!(
+    first_server,
+    "first_server.md",
+    "From `cargo new` to a chat server that ends well.",
+    "[`Server`](crate::net::Server), [`ServerHandle`](crate::net::ServerHandle), \
+     [`TcpStream`](crate::net::TcpStream), [`EventLoop::bind`](crate::EventLoop::bind), \
+     [`shutdown_requested`](crate::shutdown_requested), [`EventLoopGroup::drain`](crate::EventLoopGroup::drain)"
+);
+page!(
+    topologies,
+    "topologies.md",
+    "Which loops to have, and which one does what.",
+    "[`Server`](crate::net::Server), [`Server::reuse_port`](crate::net::Server::reuse_port), \
+     [`Builder::without_io`](crate::Builder::without_io), [`blocking`](crate::blocking), \
+     [`PreferCurrent`](crate::PreferCurrent), [`LeastLoaded`](crate::LeastLoaded), \
+     [`EventLoopGroup::loop_for`](crate::EventLoopGroup::loop_for), \
+     [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), [`WaitStrategy`](crate::WaitStrategy)"
+);
+page!(
+    shutdown,
+    "shutdown.md",
+    "Graceful, drain, now: what happens when, the report, and recipes.",
+    "[`EventLoopGroup::drain`](crate::EventLoopGroup::drain), \
+     [`shutdown_gracefully_with`](crate::EventLoopGroup::shutdown_gracefully_with), \
+     [`shutdown_now`](crate::EventLoopGroup::shutdown_now), [`TerminationFuture`](crate::TerminationFuture), \
+     [`TerminationReport`](crate::TerminationReport), [`LoopReport`](crate::LoopReport), [`Cause`](crate::Cause), \
+     [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
+     [`shutdown_requested`](crate::shutdown_requested), [`CloseChannels`](crate::CloseChannels)"
+);
+page!(
+    cancel_safety,
+    "cancel_safety.md",
+    "What dropping, aborting and cancelling do; every async function.",
+    "[`JoinHandle`](crate::JoinHandle), [`Scheduled`](crate::Scheduled), [`time`](crate::time), \
+     [`net`](crate::net), [`Registered`](crate::io::Registered)"
+);
+page!(
+    channels,
+    "channels.md",
+    "Other crates' channels and locks between loops, and what they cost.",
+    "[`LoopBound`](crate::LoopBound), [`EventLoopGroup::metrics`](crate::EventLoopGroup::metrics), \
+     [`GroupMetrics::wakes`](crate::GroupMetrics::wakes), [`WaitStrategy`](crate::WaitStrategy), \
+     [`Builder::max_pending_tasks`](crate::Builder::max_pending_tasks)"
+);
+page!(
+    testing,
+    "testing.md",
+    "Virtual time, and orders of events that can be had again.",
+    "[`TestLoop`](crate::testing::TestLoop), [`TestGroup`](crate::testing::TestGroup), \
+     [`time::now`](crate::time::now), [`UnixStream::pair`](crate::net::UnixStream::pair)"
+);
+page!(
+    running_it,
+    "running_it.md",
+    "`main`, threads, pinning, figures, logs and limits.",
+    "[`run`](crate::run()), [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on), \
+     [`Builder`](crate::Builder), [`LoopThread`](crate::LoopThread), [`GroupMetrics`](crate::GroupMetrics), \
+     [`LoopMetrics`](crate::LoopMetrics), [`TaskPanic`](crate::TaskPanic)"
+);
+page!(
+    from_netty,
+    "from_netty.md",
+    "For those who know Netty: names, code beside code, what differs.",
+    "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), [`Builder`](crate::Builder), \
+     [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), [`Server`](crate::net::Server), \
+     [`BlockingGroup`](crate::blocking::BlockingGroup), [`TestLoop`](crate::testing::TestLoop)"
+);
+page!(
+    from_tokio,
+    "from_tokio.md",
+    "For those who know tokio: names, code beside code, what differs.",
+    "[`run`](crate::run()), [`spawn`](crate::spawn), [`spawn_local`](crate::spawn_local), \
+     [`EventLoopGroup::spawn_with`](crate::EventLoopGroup::spawn_with), [`JoinHandle`](crate::JoinHandle), \
+     [`JoinError`](crate::JoinError), [`unblock`](crate::blocking::unblock), [`time`](crate::time), \
+     [`net`](crate::net), [`TestLoop`](crate::testing::TestLoop)"
+);
+page!(
+    when_not_to_use_it,
+    "when_not_to_use_it.md",
+    "What others do better.",
+    "[`Builder::without_io`](crate::Builder::without_io), [`blocking`](crate::blocking)"
+);
