@@ -7,6 +7,8 @@
 //! | [`model`] | groups, loops, tasks and their homes; a turn; what is promised |
 //! | [`first_server`] | from `cargo new` to a chat server that ends well |
 //! | [`topologies`] | which loops to have, and which one does what |
+//! | [`sockets`] | everything that a socket can do |
+//! | [`settings`] | everything that can be set for a group |
 //! | [`shutdown`] | graceful, drain, now; what happens when; the report; recipes |
 //! | [`cancel_safety`] | what dropping, aborting and cancelling do; every async function |
 //! | [`channels`] | other crates' channels and locks between loops, and what they cost |
@@ -80,6 +82,22 @@ page!(
      [`PreferCurrent`](crate::PreferCurrent), [`LeastLoaded`](crate::LeastLoaded), \
      [`EventLoopGroup::loop_for`](crate::EventLoopGroup::loop_for), \
      [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), [`WaitStrategy`](crate::WaitStrategy)"
+);
+page!(
+    sockets,
+    "sockets.md",
+    "Everything that a socket can do.",
+    "[`net`](crate::net), [`TcpListener`](crate::net::TcpListener), [`TcpStream`](crate::net::TcpStream), \
+     [`UnixStream`](crate::net::UnixStream), [`UdpSocket`](crate::net::UdpSocket), \
+     [`UnixDatagram`](crate::net::UnixDatagram), [`Registered`](crate::io::Registered)"
+);
+page!(
+    settings,
+    "settings.md",
+    "Everything that can be set for a group.",
+    "[`Builder`](crate::Builder), [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), \
+     [`Verdict`](crate::Verdict), [`WaitStrategy`](crate::WaitStrategy), [`CloseChannels`](crate::CloseChannels), \
+     [`LoopThread`](crate::LoopThread), [`TaskPanic`](crate::TaskPanic)"
 );
 page!(
     shutdown,

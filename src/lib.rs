@@ -77,6 +77,7 @@
 //! | [`guide::model`] | groups, loops, tasks and their homes; a turn; what is promised |
 //! | [`guide::first_server`] | from `cargo new` to a chat server that ends well |
 //! | [`guide::topologies`] | which loops to have, and which one does what |
+//! | [`guide::sockets`], [`guide::settings`] | everything that a socket can do, and that can be set for a group |
 //! | [`guide::shutdown`] | graceful, drain, now; what happens when; the report; recipes |
 //! | [`guide::cancel_safety`] | what dropping, aborting and cancelling do; every async function |
 //! | [`guide::channels`] | other crates' channels and locks between loops |
