@@ -1,4 +1,30 @@
-//! Readiness of any descriptor; sockets are in `net`.
+//! Readiness of any descriptor; sockets are in [`net`](crate::net).
+//!
+//! ```
+//! use loopgroup::io::{Interest, Registered};
+//! use std::process::{Command, Stdio};
+//! use std::{fs::File, io::Read, os::fd::OwnedFd};
+//!
+//! // What a child process prints, without a thread that waits for it.
+//! let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+//! let text = loopgroup::run(async {
+//!     let pipe = OwnedFd::from(child.stdout.take().expect("it is piped"));
+//!     let output = Registered::new(File::from(pipe))?; // which can be read through a shared reference
+//!     let (mut text, mut buf) = (Vec::new(), [0; 64]);
+//!     loop {
+//!         output.readable().await?;
+//!         match output.try_io(Interest::READABLE, |mut pipe| pipe.read(&mut buf)) {
+//!             Ok(0) => return std::io::Result::Ok(text),
+//!             Ok(n) => text.extend_from_slice(&buf[..n]),
+//!             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+//!             Err(error) => return Err(error),
+//!         }
+//!     }
+//! })??;
+//! assert_eq!(text, b"hello\n");
+//! child.wait()?;
+//! # std::io::Result::Ok(())
+//! ```
 
 pub use mio::Interest;
 

@@ -9,6 +9,21 @@ use crate::blocking;
 ///
 /// Host names are looked up by the system on a thread of
 /// [`blocking::unblock`](crate::blocking::unblock), so that no loop waits for them. The trait is sealed.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::net::UdpSocket;
+///
+/// loopgroup::run(async {
+///     UdpSocket::bind("127.0.0.1:0").await?;
+///     UdpSocket::bind(("127.0.0.1", 0)).await?;
+///     UdpSocket::bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+///     UdpSocket::bind("localhost:0").await?; // looked up on another thread
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
 pub trait ToSocketAddrs: sealed::Sealed {}
 
 impl<T: sealed::Sealed + ?Sized> ToSocketAddrs for T {}

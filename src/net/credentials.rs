@@ -49,6 +49,16 @@ impl UnixStream {
     /// # Errors
     ///
     /// What the system says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (one, other) = loopgroup::net::UnixStream::pair()?;
+    /// let cred = one.peer_cred()?;
+    /// println!("user {}, group {}, process {:?}", cred.uid(), cred.gid(), cred.pid());
+    /// assert_eq!(cred, other.peer_cred()?); // both ends are ours
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn peer_cred(&self) -> io::Result<UCred> {
         let cred = getsockopt(self, PeerCredentials)?;
         Ok(UCred {

@@ -71,6 +71,18 @@ macro_rules! stream {
             /// # Errors
             ///
             /// As [`Registered::migrate_to`].
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use loopgroup::{EventLoopGroup, net::UnixStream};
+            ///
+            /// let group = EventLoopGroup::new(2)?;
+            /// let (mut stream, _other) = UnixStream::pair()?; // a TcpStream does the same
+            /// group.block_on(stream.migrate_to(&group.loops()[1]))?;
+            /// assert_eq!(stream.event_loop().as_ref(), Some(&group.loops()[1]));
+            /// # std::io::Result::Ok(())
+            /// ```
             pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> std::io::Result<()> {
                 self.io.migrate_to(event_loop).await
             }
@@ -84,6 +96,21 @@ macro_rules! stream {
             /// # Cancel safety
             ///
             /// Cancel safe: it takes nothing.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use futures::io::AsyncWriteExt;
+            /// use loopgroup::net::UnixStream; // a TcpStream does the same
+            ///
+            /// loopgroup::run(async {
+            ///     let (ours, mut theirs) = UnixStream::pair()?;
+            ///     ours.writable().await?; // there is room
+            ///     theirs.write_all(b"!").await?;
+            ///     ours.readable().await // there is something
+            /// })??;
+            /// # std::io::Result::Ok(())
+            /// ```
             pub async fn readable(&self) -> std::io::Result<()> {
                 self.io.readable().await
             }
@@ -119,6 +146,21 @@ macro_rules! stream {
             /// # Errors
             ///
             /// What the system says.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use futures::io::AsyncReadExt;
+            /// use loopgroup::net::UnixStream; // a TcpStream does the same
+            ///
+            /// loopgroup::run(async {
+            ///     let (ours, mut theirs) = UnixStream::pair()?;
+            ///     ours.shutdown(std::net::Shutdown::Write)?;
+            ///     assert_eq!(theirs.read(&mut [0]).await?, 0); // the end
+            ///     std::io::Result::Ok(())
+            /// })??;
+            /// # std::io::Result::Ok(())
+            /// ```
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.io.get_ref().shutdown(how)
             }
@@ -135,6 +177,28 @@ macro_rules! stream {
             /// Splits the stream into halves that can go to different tasks, without a lock.
             ///
             /// Dropping the write half shuts its direction down.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use futures::io::{AsyncReadExt, AsyncWriteExt};
+            /// use loopgroup::net::UnixStream; // a TcpStream does the same
+            ///
+            /// loopgroup::run(async {
+            ///     let (ours, theirs) = UnixStream::pair()?;
+            ///     let (mut read, mut write) = ours.into_split();
+            ///     let echo = loopgroup::spawn_local(async move {
+            ///         futures::io::copy(&theirs, &mut &theirs).await
+            ///     });
+            ///     write.write_all(b"hello").await?;
+            ///     drop(write); // this direction ends, and the echo with it
+            ///     let mut text = String::new();
+            ///     read.read_to_string(&mut text).await?;
+            ///     assert_eq!((text.as_str(), echo.await??), ("hello", 5));
+            ///     std::io::Result::Ok(())
+            /// })??;
+            /// # std::io::Result::Ok(())
+            /// ```
             pub fn into_split(self) -> ($read_half, $write_half) {
                 let stream = std::sync::Arc::new(self);
                 let read = $read_half(std::sync::Arc::clone(&stream));
@@ -234,6 +298,17 @@ macro_rules! stream {
             /// # Errors
             ///
             /// Hands both back if they are not of one stream.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// let (ours, theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
+            /// let (read, write) = ours.into_split();
+            /// let (other_read, _other_write) = theirs.into_split();
+            /// let (_, write) = other_read.reunite(write).unwrap_err(); // not of one stream
+            /// assert!(read.reunite(write).is_ok());
+            /// # std::io::Result::Ok(())
+            /// ```
             pub fn reunite(
                 self,
                 mut write: $write_half,

@@ -23,6 +23,8 @@ pub(super) const BACKLOG: usize = 1024;
 
 /// Waits for TCP connections.
 ///
+/// All it can do is shown in [the guide](crate::guide::sockets#connect-and-accept).
+///
 /// # Examples
 ///
 /// ```
@@ -181,6 +183,8 @@ impl Stream for Incoming<'_> {
 /// A TCP connection.
 ///
 /// Reading and writing are those of `futures::io`, on the stream and on `&TcpStream`.
+///
+/// All it can do is shown in [the guide](crate::guide::sockets).
 ///
 /// # Examples
 ///

@@ -42,6 +42,16 @@ impl UdpSocket {
     /// # Errors
     ///
     /// What the system says, as `AddrInUse`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// let address = loopgroup::run(async { UdpSocket::bind("127.0.0.1:0").await?.local_addr() })??;
+    /// assert_ne!(address.port(), 0); // the system chose one
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
         first(&address, |address| async move {
             let socket = std::net::UdpSocket::bind(address).map_err(|error| {
@@ -69,6 +79,18 @@ impl UdpSocket {
     }
 
     /// Returns the standard library's socket, for its options.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    /// socket.as_std().set_broadcast(true)?; // options are the standard library's
+    /// let back: std::net::UdpSocket = socket.into_std();
+    /// assert!(back.broadcast()?);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn as_std(&self) -> &std::net::UdpSocket {
         self.io.get_ref()
     }
@@ -96,6 +118,26 @@ impl UdpSocket {
     /// # Errors
     ///
     /// What the system says about the last address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// loopgroup::run(async {
+    ///     let server = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     let client = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     client.connect(server.local_addr()?).await?;
+    ///     assert_eq!(client.peer_addr()?, server.local_addr()?);
+    ///     client.send(b"ping").await?;
+    ///     let mut buf = [0; 8];
+    ///     let (n, from) = server.recv_from(&mut buf).await?;
+    ///     server.send_to(&buf[..n], from).await?;
+    ///     assert_eq!(client.recv(&mut buf).await?, 4);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
         let socket = self.io.get_ref();
         first(&address, |address| async move { socket.connect(address) }).await
@@ -170,6 +212,22 @@ impl UdpSocket {
     /// # Cancel safety
     ///
     /// Cancel safe: it takes nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// loopgroup::run(async {
+    ///     let (one, other) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
+    ///     one.send_to(b"hello", other.local_addr()?).await?;
+    ///     let mut buf = [0; 8];
+    ///     assert_eq!(other.peek_from(&mut buf).await?.0, 5); // still there
+    ///     assert_eq!(other.recv_from(&mut buf).await?.0, 5);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.io
             .io(Direction::Read, |socket| socket.peek_from(buf))
@@ -199,6 +257,29 @@ impl UdpSocket {
     /// # Errors
     ///
     /// `WouldBlock` if it is not ready; else what `operation` returns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{io::Interest, net::UdpSocket};
+    /// use std::io::ErrorKind;
+    ///
+    /// loopgroup::run(async {
+    ///     let (one, other) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
+    ///     one.writable().await?;
+    ///     one.send_to(b"hello", other.local_addr()?).await?;
+    ///     let mut buf = [0; 8];
+    ///     loop {
+    ///         other.readable().await?;
+    ///         match other.try_io(Interest::READABLE, |socket| socket.recv(&mut buf)) {
+    ///             Err(error) if error.kind() == ErrorKind::WouldBlock => continue, // readiness is a hint
+    ///             received => return received,
+    ///         }
+    ///     }
+    /// })
+    /// .map(|received| assert_eq!(received.unwrap(), 5))?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn try_io<R>(
         &self,
         interest: Interest,
@@ -217,6 +298,21 @@ impl UdpSocket {
     /// # Errors
     ///
     /// As [`Registered::migrate_to`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::UdpSocket};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let home = group.block_on(async {
+    ///     let mut socket = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     socket.migrate_to(&group.loops()[1]).await?;
+    ///     std::io::Result::Ok(socket.event_loop())
+    /// })?;
+    /// assert_eq!(home.as_ref(), Some(&group.loops()[1]));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
         self.io.migrate_to(event_loop).await
     }

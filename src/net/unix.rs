@@ -92,6 +92,23 @@ impl UnixStream {
     /// # Cancel safety
     ///
     /// Cancel safe: a connection under way is given up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::{UnixListener, UnixStream};
+    /// use std::os::unix::net::SocketAddr;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-addr", std::process::id()));
+    /// let address = SocketAddr::from_pathname(&path)?; // or an abstract name, on Linux
+    /// loopgroup::run(async {
+    ///     let listener = UnixListener::bind_addr(&address)?;
+    ///     assert_eq!(listener.local_addr()?.as_pathname(), Some(&*path));
+    ///     UnixStream::connect_addr(&address).await?;
+    ///     std::fs::remove_file(&path)
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
         UnixStream::connect_to(named(address)?).await
     }
@@ -116,6 +133,19 @@ impl UnixStream {
     /// # Errors
     ///
     /// What the system says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixStream;
+    ///
+    /// let (one, _other) = UnixStream::pair()?; // needs no loop before somebody waits
+    /// assert!(one.event_loop().is_none());
+    /// let back: std::os::unix::net::UnixStream = one.into_std();
+    /// let again = UnixStream::from_std(back)?;
+    /// assert!(again.local_addr()?.is_unnamed());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = net::UnixStream::pair()?;
         Ok((UnixStream::from_std(one)?, UnixStream::from_std(other)?))
@@ -152,6 +182,28 @@ impl fmt::Debug for UnixStream {
 /// Waits for Unix domain connections.
 ///
 /// The file of its path stays when it is dropped, as the system does it.
+///
+/// # Examples
+///
+/// ```
+/// use futures::io::{AsyncReadExt, AsyncWriteExt};
+/// use loopgroup::net::{UnixListener, UnixStream};
+///
+/// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-listener", std::process::id()));
+/// loopgroup::run(async {
+///     let listener = UnixListener::bind(&path)?;
+///     let mut client = UnixStream::connect(&path).await?;
+///     let (mut server, _) = listener.accept().await?;
+///     assert_eq!(client.peer_addr()?.as_pathname(), Some(&*path));
+///     client.write_all(b"hello").await?;
+///     drop(client);
+///     let mut text = String::new();
+///     server.read_to_string(&mut text).await?;
+///     assert_eq!(text, "hello");
+///     std::fs::remove_file(&path) // the file stays otherwise
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
 pub struct UnixListener {
     // mio's listener accepts and makes non-blocking in one system call.
     io: Registered<mio::net::UnixListener>,
@@ -227,6 +279,25 @@ impl UnixListener {
     }
 
     /// Returns the connections as a stream, which never ends.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use loopgroup::net::{UnixListener, UnixStream};
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-incoming", std::process::id()));
+    /// loopgroup::run(async {
+    ///     let listener = UnixListener::from_std(std::os::unix::net::UnixListener::bind(&path)?)?;
+    ///     for _ in 0..2 {
+    ///         UnixStream::connect(&path).await?;
+    ///     }
+    ///     let accepted = listener.incoming().take(2).filter(|one| std::future::ready(one.is_ok()));
+    ///     assert_eq!(accepted.count().await, 2);
+    ///     std::fs::remove_file(&path)
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn incoming(&self) -> UnixIncoming<'_> {
         UnixIncoming(self)
     }

@@ -37,6 +37,29 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// What the system says, as `AddrInUse`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixDatagram;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-datagram", std::process::id()));
+    /// loopgroup::run(async {
+    ///     let server = UnixDatagram::bind(&path)?;
+    ///     let client = UnixDatagram::unbound()?; // may send, and cannot be answered
+    ///     client.send_to(b"to a path", &path).await?;
+    ///     client.send_to_addr(b"to an address", &server.local_addr()?).await?;
+    ///     client.connect(&path)?;
+    ///     client.send(b"to the peer").await?;
+    ///     let mut buf = [0; 16];
+    ///     for length in [9, 13, 11] {
+    ///         let (n, from) = server.recv_from(&mut buf).await?;
+    ///         assert_eq!((n, from.is_unnamed()), (length, true));
+    ///     }
+    ///     std::fs::remove_file(&path)
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         let path = path.as_ref();
         let bound = net::UnixDatagram::bind(path);
@@ -76,6 +99,18 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// What the system says when it cannot be made non-blocking.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixDatagram;
+    ///
+    /// let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::unbound()?)?;
+    /// assert!(socket.event_loop().is_none()); // registered when it first waits
+    /// let back: std::os::unix::net::UnixDatagram = socket.into_std();
+    /// assert!(back.local_addr()?.is_unnamed());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
         Ok(UnixDatagram {
             io: Registered::new(socket)?,

@@ -83,6 +83,20 @@ impl<T: AsFd> Registered<T> {
     }
 
     /// Returns the descriptor's owner.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::io::Registered;
+    /// use std::os::unix::net::UnixDatagram;
+    ///
+    /// let (one, _other) = UnixDatagram::pair()?;
+    /// let registered = Registered::new(one)?; // non-blocking from here on
+    /// assert!(registered.get_ref().local_addr()?.is_unnamed());
+    /// assert!(registered.event_loop().is_none()); // nobody has waited yet
+    /// let _back: UnixDatagram = registered.into_inner();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn get_ref(&self) -> &T {
         self.io.as_ref().expect("it is there until the end")
     }
@@ -121,6 +135,22 @@ impl<T: AsFd> Registered<T> {
     }
 
     /// Polls for readability; the last caller is the one that is woken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::io::Registered;
+    /// use std::{future::poll_fn, io::Write, os::unix::net::UnixStream};
+    ///
+    /// loopgroup::run(async {
+    ///     let (ours, mut theirs) = UnixStream::pair()?;
+    ///     let ours = Registered::new(ours)?;
+    ///     poll_fn(|cx| ours.poll_writable(cx)).await?;
+    ///     theirs.write_all(b"!")?;
+    ///     poll_fn(|cx| ours.poll_readable(cx)).await
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_wait(Direction::Read, cx)
     }
@@ -170,6 +200,19 @@ impl<T: AsFd> Registered<T> {
     ///
     /// If that loop cannot be started, has no selector or has ended; then it is registered nowhere, and
     /// again with the loop that next waits for it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, io::Registered};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let (ours, _theirs) = std::os::unix::net::UnixStream::pair()?;
+    /// let mut ours = Registered::new(ours)?;
+    /// group.block_on(ours.migrate_to(&group.loops()[1]))?;
+    /// assert_eq!(ours.event_loop().as_ref(), Some(&group.loops()[1]));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
         self.watched.end();
         self.watched = Arc::default();

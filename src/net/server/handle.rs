@@ -294,6 +294,8 @@ impl<H> Drop for Started<H> {
 /// let group = EventLoopGroup::new(1)?;
 /// let server = Server::bind("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
 /// println!("listening on {}", server.local_addr());
+/// assert_eq!((server.accepted(), server.connections(), server.accept_errors()), (0, 0, 0));
+/// assert!(server.last_accept_error().is_none());
 /// server.stop();
 /// assert_eq!(group.block_on(server).accepted(), 0);
 /// # std::io::Result::Ok(())
@@ -388,6 +390,7 @@ impl fmt::Debug for ServerHandle {
 /// server.stop();
 /// let report = group.block_on(server);
 /// println!("{report}"); // 0 connections accepted = 0 completed + 0 aborted + 0 rejected; ...
+/// assert_eq!(report.accepted(), report.completed() + report.aborted() + report.rejected());
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]

@@ -97,6 +97,17 @@ impl Server {
     /// # Errors
     ///
     /// `InvalidInput` for what is no address, else what the system says about the name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::Server;
+    ///
+    /// let server = Server::bind("127.0.0.1:0")?; // nothing is bound before serve
+    /// assert!(Server::bind("no port").is_err());
+    /// # drop(server);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Server> {
         let addresses: Vec<_> = address
             .to_socket_addrs()
@@ -124,6 +135,21 @@ impl Server {
 
     /// Sets the group that accepts, on [`next`](EventLoopGroup::next) of its loops; the workers, if it is
     /// not set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    ///
+    /// let (boss, workers) = (EventLoopGroup::new(1)?, EventLoopGroup::new(2)?);
+    /// let server = Server::bind("127.0.0.1:0")?
+    ///     .boss(&boss)
+    ///     .workers(&workers)
+    ///     .serve(|_, _| async {})?;
+    /// server.stop();
+    /// assert_eq!(boss.block_on(server).accepted(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn boss(mut self, group: &EventLoopGroup) -> Server {
         self.boss = Some(group.clone());
         self
@@ -131,12 +157,33 @@ impl Server {
 
     /// Sets the group that serves: one [`next`](EventLoopGroup::next) per connection; the boss, if it is not
     /// set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    ///
+    /// let group = EventLoopGroup::new(2)?; // accepts and serves
+    /// Server::bind("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?.stop();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn workers(mut self, group: &EventLoopGroup) -> Server {
         self.workers = Some(group.clone());
         self
     }
 
     /// Sets how many connections may wait to be accepted, 1024 by default; the system may allow fewer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let server = Server::bind("127.0.0.1:0")?.workers(&group);
+    /// server.backlog(16).serve(|_, _| async {})?.stop();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn backlog(mut self, connections: usize) -> Server {
         self.backlog = connections;
         self
@@ -145,6 +192,38 @@ impl Server {
     /// Sets how many connections may be open at a time, without limit by default.
     ///
     /// Those above it wait in the backlog until one of the others has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::io::AsyncReadExt;
+    /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let server = Server::bind("127.0.0.1:0")?
+    ///     .workers(&group)
+    ///     .max_connections(1)
+    ///     .serve(|stream, _| async move {
+    ///         let _ = (&stream).read(&mut [0]).await; // until the peer is gone
+    ///     })?;
+    /// group.block_on(async {
+    ///     let first = TcpStream::connect(server.local_addr()).await?;
+    ///     let second = TcpStream::connect(server.local_addr()).await?; // waits in the backlog
+    ///     while server.accepted() < 1 {
+    ///         loopgroup::yield_now().await;
+    ///     }
+    ///     assert_eq!(server.connections(), 1);
+    ///     drop(first);
+    ///     while server.accepted() < 2 {
+    ///         loopgroup::yield_now().await; // its turn has come
+    ///     }
+    ///     drop(second);
+    ///     server.stop();
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// assert_eq!(group.block_on(server).completed(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn max_connections(mut self, connections: usize) -> Server {
         self.max_connections = Some(connections);
         self
@@ -155,6 +234,20 @@ impl Server {
     ///
     /// There is no hop between loops then, and no say in who serves: neither boss nor chooser is asked, and
     /// the spread is even only on average.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let server = Server::bind("127.0.0.1:0")?
+    ///     .workers(&group)
+    ///     .reuse_port(true) // two listeners on one port
+    ///     .serve(|_, _| async {})?;
+    /// server.stop();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn reuse_port(mut self, reuse: bool) -> Server {
         self.reuse_port = reuse;
         self
@@ -169,6 +262,28 @@ impl Server {
     ///
     /// `InvalidInput` if there is no group, or a figure is 0; `Unsupported` for a group built `without_io`;
     /// `BrokenPipe` if the group is shut down; else what the system says when it cannot bind, as `AddrInUse`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
+    /// use std::cell::Cell;
+    ///
+    /// thread_local! { // a counter per loop, without a lock: handlers of one loop never run at once
+    ///     static SERVED: Cell<u32> = const { Cell::new(0) };
+    /// }
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let server = Server::bind("127.0.0.1:0")?.workers(&group).serve(|_stream, peer| async move {
+    ///     SERVED.set(SERVED.get() + 1);
+    ///     println!("{peer} is number {} here", SERVED.get());
+    /// })?;
+    /// group.block_on(TcpStream::connect(server.local_addr()))?;
+    /// # while server.accepted() < 1 { std::thread::yield_now() }
+    /// server.stop();
+    /// assert_eq!(group.block_on(server).completed(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn serve<H, F>(self, handler: H) -> io::Result<ServerHandle>
     where
