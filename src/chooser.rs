@@ -42,10 +42,56 @@ pub trait Chooser: Send + Sync {
     /// Returns the index of a loop; it is taken modulo [`GroupView::len`].
     ///
     /// Called on the submitting thread. A panic is contained and falls back to round-robin.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Chooser, EventLoopGroup, GroupView};
+    ///
+    /// struct Last;
+    ///
+    /// impl Chooser for Last {
+    ///     fn choose(&self, group: &GroupView<'_>) -> usize {
+    ///         group.len() - 1
+    ///     }
+    /// }
+    ///
+    /// let group = EventLoopGroup::builder().loops(3).chooser(Last).build()?;
+    /// assert_eq!(group.next().index(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
     fn choose(&self, group: &GroupView<'_>) -> usize;
 }
 
 /// What a [`Chooser`] sees of its group; the figures may be a moment old.
+///
+/// # Examples
+///
+/// A chooser that stays on the caller's loop unless that has much more to do than another one:
+///
+/// ```
+/// use loopgroup::{Chooser, EventLoopGroup, GroupView};
+///
+/// struct Near;
+///
+/// impl Chooser for Near {
+///     fn choose(&self, group: &GroupView<'_>) -> usize {
+///         let load = |i: usize| group.pending(i) + group.live(i) + group.channels(i);
+///         let open = (0..group.len()).filter(|&i| group.is_accepting(i));
+///         let best = open.min_by_key(|&i| load(i)).unwrap_or(0);
+///         match group.current() {
+///             Some(here) if load(here) <= 2 * load(best) + 8 => here,
+///             _ => best,
+///         }
+///     }
+/// }
+///
+/// let group = EventLoopGroup::builder().loops(2).chooser(Near).build()?;
+/// let inner = group.clone();
+/// let next = group.spawn_on(1, async move { inner.next().index() });
+/// assert_eq!(group.block_on(next).unwrap(), 1);
+/// # std::io::Result::Ok(())
+/// ```
 pub struct GroupView<'a> {
     core: &'a GroupCore,
 }
@@ -138,6 +184,16 @@ pub struct RoundRobin {
 
 impl RoundRobin {
     /// Starts at `first` modulo the number of loops.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, RoundRobin};
+    ///
+    /// let group = EventLoopGroup::builder().loops(4).chooser(RoundRobin::starting_at(6)).build()?;
+    /// assert_eq!(group.next().index(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub const fn starting_at(first: usize) -> RoundRobin {
         RoundRobin {
             next: AtomicUsize::new(first),

@@ -174,6 +174,16 @@ impl TerminationFuture {
     ///
     /// On a thread that is an event loop, of any group: the loop would wait for itself or for a
     /// sibling that waits for it. Await the future instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.start()?;
+    /// let report = group.shutdown_now().wait(); // both threads are gone now
+    /// assert!(report.loops().iter().all(|one| one.started()));
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn wait(&self) -> TerminationReport {
         refuse_on_loop("TerminationFuture::wait");
@@ -203,6 +213,19 @@ impl TerminationFuture {
     /// # Panics
     ///
     /// On a thread that is an event loop, as [`wait`](TerminationFuture::wait).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let end = group.termination();
+    /// assert!(end.wait_timeout(Duration::from_millis(1)).is_none()); // nobody has asked for it
+    /// group.shutdown_now();
+    /// assert!(end.wait_timeout(Duration::from_secs(60)).is_some());
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Option<TerminationReport> {
         refuse_on_loop("TerminationFuture::wait_timeout");

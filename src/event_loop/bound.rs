@@ -94,6 +94,20 @@ impl<T: 'static> LoopBound<T> {
     /// The handle resolves to what `visit` returns; to a refusal if the loop is shut down or its queue
     /// is full; to a panic if `visit` panics (the value stays as it is then), or if `init` did. What
     /// `visit` returns has to be `Send`; the value itself stays.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let log = group.next().bind(Vec::<u32>::new);
+    /// let _ = log.with(|log| log.push(1)); // detached, but in order
+    /// let len = log.with(|log| {
+    ///     log.push(2);
+    ///     log.len()
+    /// });
+    /// assert_eq!(group.block_on(len).unwrap(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn with<R, F>(&self, visit: F) -> JoinHandle<R>
     where
@@ -142,6 +156,15 @@ impl<T: 'static> LoopBound<T> {
     }
 
     /// Returns the loop that the value lives on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let value = group.loops()[1].bind(|| 7);
+    /// assert_eq!(value.event_loop(), &group.loops()[1]);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn event_loop(&self) -> &EventLoop {
         &self.inner.event_loop
     }

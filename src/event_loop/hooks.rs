@@ -14,6 +14,21 @@ use crate::sync::{Mutex, Ordering, plain};
 static NEXT: plain::AtomicU64 = plain::AtomicU64::new(0);
 
 /// Names a shutdown hook, to remove it again.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let ev = group.next();
+/// let one = ev.add_shutdown_hook(|| println!("never")).unwrap();
+/// let other = ev.add_shutdown_hook(|| println!("at the end")).unwrap();
+/// assert_ne!(one, other);
+/// assert!(ev.remove_shutdown_hook(one));
+/// assert_eq!(group.shutdown_now().wait().hooks_run(), 1);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookId(u64);
 

@@ -303,6 +303,31 @@ pub(crate) struct Parts {
 
 impl LoopThread {
     /// Returns the name that the builder chose for the thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::thread;
+    ///
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .thread_name(|index| format!("api-{index}"))
+    ///     .thread_stack_size(128 * 1024)
+    ///     .thread_factory(|lt| {
+    ///         assert_eq!((lt.name(), lt.index()), ("api-0", 0));
+    ///         let thread = thread::Builder::new().name(lt.name().to_owned());
+    ///         let thread = match lt.stack_size() {
+    ///             Some(bytes) => thread.stack_size(bytes),
+    ///             None => thread,
+    ///         };
+    ///         thread.spawn(|| lt.run()).map(drop)
+    ///     })
+    ///     .build()?;
+    /// let name = group.spawn(async { thread::current().name().map(str::to_owned) });
+    /// assert_eq!(group.block_on(name).unwrap().unwrap(), "api-0");
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn name(&self) -> &str {
         let parts = self.parts();
         &parts.shared.config.thread_names[parts.shared.index]
@@ -322,6 +347,27 @@ impl LoopThread {
     ///
     /// On a thread that is a loop already, or whose thread-locals are being destroyed, this is a
     /// failed start, as if it were dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .thread_factory(|lt| {
+    ///         std::thread::Builder::new()
+    ///             .spawn(move || {
+    ///                 lt.run(); // the loop's whole life
+    ///                 println!("the loop has ended");
+    ///             })
+    ///             .map(drop)
+    ///     })
+    ///     .build()?;
+    /// group.start()?;
+    /// group.shutdown_now().wait();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn run(mut self) {
         if !context::may_be_loop() {
             return;

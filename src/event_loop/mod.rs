@@ -74,11 +74,32 @@ impl EventLoop {
     }
 
     /// Returns the loop of the calling thread, if it is one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoop;
+    ///
+    /// assert_eq!(EventLoop::current(), None); // an ordinary thread
+    /// let index = loopgroup::run(async { EventLoop::current().map(|ev| ev.index()) })?;
+    /// assert_eq!(index, Some(0));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn current() -> Option<EventLoop> {
         context::with_local(|local| EventLoop::new(&local.shared))
     }
 
     /// Says whether the calling thread is this loop's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let (one, other) = (group.loops()[0].clone(), group.loops()[1].clone());
+    /// let here = group.spawn_on(0, async move { (one.in_event_loop(), other.in_event_loop()) });
+    /// assert_eq!(group.block_on(here).unwrap(), (true, false));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn in_event_loop(&self) -> bool {
         context::with_home(&self.shared, |_| ()).is_some()
     }
@@ -89,11 +110,31 @@ impl EventLoop {
     }
 
     /// Returns the loop's group; `None` once every handle of the group is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let ev = group.next().clone();
+    /// assert_eq!(ev.parent().map(|group| group.len()), Some(2));
+    /// drop(group);
+    /// assert!(ev.parent().is_none()); // a loop's handle keeps no group alive
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn parent(&self) -> Option<EventLoopGroup> {
         self.shared.token.upgrade().map(EventLoopGroup::from_token)
     }
 
     /// Returns the loop itself: a loop is a group of one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let ev = group.next();
+    /// assert_eq!(ev.next(), ev);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn next(&self) -> &EventLoop {
         self
     }
@@ -109,11 +150,38 @@ impl EventLoop {
     }
 
     /// Returns how many tasks have been polled and are not finished. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.spawn(std::future::pending::<()>());
+    /// assert_eq!((test.pending_tasks(), test.live_tasks()), (1, 0)); // accepted
+    /// test.run_until_stalled();
+    /// assert_eq!((test.pending_tasks(), test.live_tasks()), (0, 1)); // polled, and waiting
+    /// ```
     pub fn live_tasks(&self) -> usize {
         self.shared.counters.live()
     }
 
     /// Returns how many channels are registered with the loop. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoop, net::UnixStream};
+    ///
+    /// loopgroup::run(async {
+    ///     let (one, _other) = UnixStream::pair()?;
+    ///     one.writable().await?; // registered where it first waits
+    ///     let here = EventLoop::current().map(|ev| ev.registered_channels());
+    ///     assert_eq!(here, Some(1));
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn registered_channels(&self) -> usize {
         let table = self.shared.port.table.as_ref();
         table.map_or(0, |table| table.len())
@@ -173,6 +241,16 @@ impl EventLoop {
     /// Takes a hook back; `false` if it has run or is running.
     ///
     /// The id has to be one of this loop: each loop counts its own hooks.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let id = group.next().add_shutdown_hook(|| unreachable!("it was taken back")).unwrap();
+    /// assert!(group.next().remove_shutdown_hook(id));
+    /// assert!(!group.next().remove_shutdown_hook(id));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn remove_shutdown_hook(&self, id: HookId) -> bool {
         let Some(hook) = self.shared.hooks.remove(id) else {
             return false;
@@ -190,6 +268,21 @@ impl EventLoop {
     /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop in its turn, or, should
     /// the queue be full now, with the first visit that is accepted. If the loop is shut down, every
     /// visit is refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{cell::RefCell, rc::Rc};
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let list = group.next().bind(|| Rc::new(RefCell::new(vec![1]))); // made there, not sent
+    /// let sum = list.with(|list| {
+    ///     list.borrow_mut().push(2);
+    ///     list.borrow().iter().sum::<u32>()
+    /// });
+    /// assert_eq!(group.block_on(sum).unwrap(), 3);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn bind<T: 'static>(&self, init: impl FnOnce() -> T + Send + 'static) -> LoopBound<T> {
         LoopBound::new(self.clone(), init)
@@ -211,6 +304,18 @@ impl EventLoop {
     /// # Errors
     ///
     /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let end = group.loops()[0].shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(5))?;
+    /// assert_eq!(end.wait().loops().len(), 1);
+    /// assert_eq!(group.next().index(), 1); // the other one goes on
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn shutdown_gracefully_with(
         &self,
         quiet: Duration,
@@ -220,12 +325,33 @@ impl EventLoop {
     }
 
     /// Ends this loop alone when no task of it is live or queued any more, or at `timeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let task = group.spawn_on(0, async { loopgroup::yield_now().await });
+    /// let report = group.loops()[0].drain(std::time::Duration::from_secs(5)).wait();
+    /// assert!(task.is_finished() && report.is_clean());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
         let scope = Scope::Loop;
         self.request(Request::Drain { scope, timeout })
     }
 
     /// Ends this loop alone, now: what has not completed is cancelled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.loops()[0].shutdown_now().wait();
+    /// let error = group.block_on(group.spawn_on(0, async {})).unwrap_err();
+    /// assert!(error.is_rejected());
+    /// assert!(group.block_on(group.spawn_on(1, async {})).is_ok());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn shutdown_now(&self) -> TerminationFuture {
         self.request(Request::Now)
     }

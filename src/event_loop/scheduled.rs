@@ -247,6 +247,19 @@ impl<T> Scheduled<T> {
     ///
     /// Returns `true` if this call made the difference: the closure has not run and will not, or, if
     /// it is periodic, will not run again. What it captured is dropped soon, on its loop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    /// use std::time::Duration;
+    ///
+    /// let mut test = TestLoop::new();
+    /// let never = test.schedule(Duration::from_secs(1), || unreachable!());
+    /// assert!(never.cancel() && !never.cancel()); // the second makes no difference
+    /// test.advance(Duration::from_secs(2));
+    /// assert!(never.is_finished());
+    /// ```
     pub fn cancel(&self) -> bool {
         let exchange = |from| {
             self.phase

@@ -47,6 +47,18 @@ impl State {
     }
 
     /// Says whether new work is refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::State;
+    ///
+    /// let answers = |state: State| (state.is_shutting_down(), state.is_shutdown(), state.is_terminated());
+    /// assert_eq!(answers(State::Started), (false, false, false));
+    /// assert_eq!(answers(State::ShuttingDown), (true, false, false)); // still accepts
+    /// assert_eq!(answers(State::Shutdown), (true, true, false));
+    /// assert_eq!(answers(State::Terminated), (true, true, true));
+    /// ```
     pub fn is_shutdown(self) -> bool {
         self >= State::Shutdown
     }

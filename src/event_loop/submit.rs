@@ -24,6 +24,16 @@ impl EventLoop {
     ///
     /// A refusal shows in the handle; see [`try_spawn`](EventLoop::try_spawn) to get the future back.
     /// For a future that is not `Send` see [`spawn_with`](EventLoop::spawn_with).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let ev = &group.loops()[1];
+    /// let index = ev.spawn(async { loopgroup::EventLoop::current().map(|ev| ev.index()) });
+    /// assert_eq!(group.block_on(index).unwrap(), Some(1));
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -61,6 +71,23 @@ impl EventLoop {
     ///
     /// `init` runs on the loop. It and what the future returns have to be `Send`. Task and future are
     /// one: when [`JoinHandle::cancel`] resolves, the future is dropped. A refusal shows in the handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let task = group.next().spawn_with(|| {
+    ///     let text = Rc::new("made at home"); // an Rc, across an await
+    ///     async move {
+    ///         loopgroup::yield_now().await;
+    ///         text.len()
+    ///     }
+    /// });
+    /// assert_eq!(group.block_on(task).unwrap(), 12);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
     where
@@ -76,6 +103,17 @@ impl EventLoop {
     /// # Errors
     ///
     /// [`Rejected`] carries the closure and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.shutdown_now().wait();
+    /// let refused = group.next().try_spawn_with(|| async { 7 }).unwrap_err();
+    /// let init = refused.into_inner();
+    /// assert_eq!(loopgroup::block_on(init()), 7);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
     where
@@ -92,6 +130,15 @@ impl EventLoop {
     /// # Errors
     ///
     /// [`Rejected`] carries the future and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let task = group.next().try_spawn(async { 7 })?;
+    /// assert_eq!(group.block_on(task).unwrap(), 7);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
     where
@@ -161,6 +208,15 @@ impl EventLoop {
     /// Runs a closure on this loop, once, in its turn, and returns a handle to its result.
     ///
     /// A refusal shows in the handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let name = group.next().submit(|| std::thread::current().name().map(str::to_owned));
+    /// assert!(group.block_on(name).unwrap().unwrap().starts_with("loop-"));
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn submit<F, T>(&self, call: F) -> JoinHandle<T>
     where
@@ -270,6 +326,18 @@ impl EventLoop {
     /// # Errors
     ///
     /// [`Rejected`] carries the closure and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// let late = tx.clone();
+    /// group.next().lazy_execute(move || late.send("statistics").unwrap())?; // can wait
+    /// group.next().execute(move || tx.send("work").unwrap())?; // brings it along
+    /// assert_eq!([rx.recv(), rx.recv()], [Ok("statistics"), Ok("work")]);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn lazy_execute<F>(&self, call: F) -> Result<(), Rejected<F>>
     where
@@ -286,6 +354,22 @@ impl EventLoop {
     /// # Errors
     ///
     /// [`Rejected`] carries the closure and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    /// use std::sync::mpsc;
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let mut test = TestLoop::new();
+    /// let flush = tx.clone();
+    /// test.execute_after_iteration(move || flush.send("flush").unwrap())?;
+    /// test.execute(move || tx.send("write").unwrap())?; // submitted later, run earlier
+    /// test.run_until_stalled();
+    /// assert_eq!(rx.iter().collect::<Vec<_>>(), ["write", "flush"]);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn execute_after_iteration<F>(&self, call: F) -> Result<(), Rejected<F>>
     where

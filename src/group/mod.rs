@@ -99,6 +99,15 @@ impl EventLoopGroup {
     /// Returns the loop that the chooser picks: the loops in turn, by default.
     ///
     /// A loop that is shutting down alone is skipped while another one is not. It starts no thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let turns: Vec<_> = (0..4).map(|_| group.next().index()).collect();
+    /// assert_eq!(turns, [0, 1, 0, 1]);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn next(&self) -> &EventLoop {
         self.core.next()
     }
@@ -138,6 +147,17 @@ impl EventLoopGroup {
     ///
     /// The first error, naming the loop; loops that have started stay so, and all stay usable. A loop
     /// that is shut down cannot be started any more: `BrokenPipe`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, State};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// group.start()?; // the first request will not have to wait for a thread
+    /// assert!(group.loops().iter().all(|ev| ev.state() == State::Started));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn start(&self) -> io::Result<()> {
         for one in &self.core.loops {
             let started = if one.state().is_shutdown() {
@@ -248,6 +268,17 @@ impl EventLoopGroup {
     /// Returns the loop that `key` belongs to: the same one for the group's whole life.
     ///
     /// For what is not a `Send` future: `group.loop_for(&key).spawn_with(..)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(4)?;
+    /// let home = group.loop_for("room 7");
+    /// let task = home.spawn_with(|| async { std::rc::Rc::new(7_u32).count_ones() });
+    /// assert_eq!(group.block_on(task).unwrap(), 3);
+    /// assert_eq!(group.loop_for("room 7"), home);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn loop_for<K: Hash + ?Sized>(&self, key: &K) -> &EventLoop {
         let hash = self.core.keys.hash(key);
         let index = (hash % self.core.loops.len() as u64) as usize;
@@ -274,6 +305,18 @@ impl EventLoopGroup {
     /// # Panics
     ///
     /// On a thread that is an event loop, of any group; see [`block_on`](crate::block_on).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let sum = group.block_on(async {
+    ///     let (one, two) = (loopgroup::spawn(async { 1 }), loopgroup::spawn(async { 2 }));
+    ///     one.await.unwrap() + two.await.unwrap()
+    /// });
+    /// assert_eq!(sum, 3);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         block_on::refuse_on_loop("EventLoopGroup::block_on");
@@ -305,6 +348,19 @@ impl EventLoopGroup {
     /// # Errors
     ///
     /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.spawn(std::future::pending::<()>());
+    /// let quiet = Duration::from_millis(5);
+    /// let report = group.shutdown_gracefully_with(quiet, Duration::from_secs(5))?.wait();
+    /// assert_eq!(report.cancelled(), 1); // it waited for longer than 5 ms
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn shutdown_gracefully_with(
         &self,
         quiet: Duration,

@@ -70,6 +70,18 @@ impl<T> JoinHandle<T> {
     }
 
     /// Says whether the task has ended, in whatever way, so that awaiting will not wait long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// let task = test.spawn(async {});
+    /// assert!(!task.is_finished());
+    /// test.run_until_stalled();
+    /// assert!(task.is_finished());
+    /// ```
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Repr::Loop(task) => task.is_finished(),
@@ -81,6 +93,19 @@ impl<T> JoinHandle<T> {
     /// Cancels the task without waiting: its future is dropped soon, on its home loop.
     ///
     /// A job of a [`BlockingGroup`](crate::blocking::BlockingGroup) that has begun runs to its end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// let task = test.spawn(std::future::pending::<()>());
+    /// test.run_until_stalled();
+    /// task.abort();
+    /// test.run_until_stalled(); // it is dropped at home, in a turn of its loop
+    /// assert_eq!((test.live_tasks(), test.metrics().cancelled()), (0, 1));
+    /// ```
     pub fn abort(mut self) {
         match std::mem::replace(&mut self.0, Repr::Done) {
             // Dropping async-task's own handle is what cancels.
