@@ -56,6 +56,19 @@ impl TestGroup {
     /// # Panics
     ///
     /// If `loops` is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestGroup;
+    ///
+    /// for seed in 0..20 {
+    ///     let mut test = TestGroup::seeded(seed, 3);
+    ///     let task = test.group().spawn(async { 7 });
+    ///     test.run_until_stalled();
+    ///     assert!(task.is_finished(), "seed {seed}"); // the seed that fails is the one to run again
+    /// }
+    /// ```
     #[track_caller]
     pub fn seeded(seed: u64, loops: usize) -> TestGroup {
         assert!(loops > 0, "a group needs at least one loop");
@@ -69,6 +82,18 @@ impl TestGroup {
     /// # Errors
     ///
     /// `InvalidInput` names the setting that is wrong.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, LeastLoaded, testing::TestGroup};
+    ///
+    /// let settings = EventLoopGroup::builder().loops(2).chooser(LeastLoaded::default());
+    /// let test = TestGroup::from_builder(7, settings)?;
+    /// test.group().spawn_on(0, std::future::pending::<()>());
+    /// assert_eq!(test.group().next().index(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn from_builder(seed: u64, builder: Builder) -> io::Result<TestGroup> {
         let clock = Arc::new(VirtualClock::new());
         let builder = builder.without_io();
@@ -106,6 +131,23 @@ impl TestGroup {
     /// # Panics
     ///
     /// Like every method that drives the loops: on the thread of an event loop, as in a task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestGroup;
+    ///
+    /// let mut test = TestGroup::seeded(1, 2);
+    /// for _ in 0..4 {
+    ///     test.group().spawn(async { loopgroup::yield_now().await });
+    /// }
+    /// let mut steps = 0;
+    /// while test.pending() > 0 {
+    ///     test.step(); // an invariant could be checked here, between any two turns
+    ///     steps += 1;
+    /// }
+    /// assert!(steps >= 2);
+    /// ```
     #[track_caller]
     pub fn step(&mut self) {
         let index = self.random.below(self.seats.len());
@@ -131,6 +173,20 @@ impl TestGroup {
     /// # Panics
     ///
     /// As [`step`](TestGroup::step).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestGroup;
+    /// use std::time::Duration;
+    ///
+    /// let (mut test, hour) = (TestGroup::seeded(1, 2), Duration::from_secs(3600));
+    /// let start = test.now();
+    /// let task = test.group().spawn(loopgroup::time::sleep(hour));
+    /// test.advance(hour);
+    /// assert!(task.is_finished());
+    /// assert_eq!((test.now() - start, test.elapsed()), (hour, hour));
+    /// ```
     #[track_caller]
     pub fn advance(&mut self, duration: Duration) {
         let target = later(self.now(), duration);
@@ -156,6 +212,19 @@ impl TestGroup {
     }
 
     /// Returns the report, once every loop has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestGroup;
+    ///
+    /// let mut test = TestGroup::seeded(1, 2);
+    /// test.group().spawn(std::future::pending::<()>());
+    /// test.run_until_stalled();
+    /// test.group().shutdown_now();
+    /// test.run_until_stalled();
+    /// assert_eq!(test.report().unwrap().cancelled(), 1);
+    /// ```
     pub fn report(&self) -> Option<TerminationReport> {
         self.group.termination().wait_timeout(Duration::ZERO)
     }

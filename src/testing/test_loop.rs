@@ -127,6 +127,19 @@ impl TestLoop {
     ///
     /// If it was the last one, that is a request for shutdown; a loop that shuts down already may end
     /// early, for nobody can submit any more.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, testing::TestLoop};
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.run_until_stalled();
+    /// assert_eq!(test.group().len(), 1);
+    /// test.let_go(); // the last handle: a request for shutdown
+    /// test.run_until_stalled();
+    /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Idle);
+    /// ```
     pub fn let_go(&mut self) {
         self.group = None;
     }
@@ -149,6 +162,17 @@ impl TestLoop {
     /// # Panics
     ///
     /// Like every method that drives the loop: on the thread of an event loop, as in a task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.spawn(async { loopgroup::yield_now().await });
+    /// assert_eq!(test.run_until_stalled(), 2); // two polls
+    /// assert_eq!(test.run_until_stalled(), 0);
+    /// ```
     #[track_caller]
     pub fn run_until_stalled(&mut self) -> u64 {
         let before = self.seat.polls();
@@ -161,6 +185,21 @@ impl TestLoop {
     /// # Panics
     ///
     /// As [`run_until_stalled`](TestLoop::run_until_stalled).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.spawn(async { loopgroup::yield_now().await });
+    /// let mut turns = 1;
+    /// while test.turn() {
+    ///     turns += 1;
+    /// }
+    /// println!("{turns} turns");
+    /// assert_eq!(test.pending(), 0);
+    /// ```
     #[track_caller]
     pub fn turn(&mut self) -> bool {
         self.seat.turn(SLICE) == Turn::Busy
@@ -172,6 +211,22 @@ impl TestLoop {
     /// # Panics
     ///
     /// As [`run_until_stalled`](TestLoop::run_until_stalled).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::sleep};
+    /// use std::time::Duration;
+    ///
+    /// let (mut test, day) = (TestLoop::new(), Duration::from_secs(86_400));
+    /// let start = test.now();
+    /// let task = test.spawn(sleep(day));
+    /// test.advance(day - Duration::from_nanos(1));
+    /// assert!(!task.is_finished());
+    /// test.advance(Duration::from_nanos(1));
+    /// assert!(task.is_finished());
+    /// assert_eq!((test.now() - start, test.elapsed()), (day, day));
+    /// ```
     #[track_caller]
     pub fn advance(&mut self, duration: Duration) {
         let target = later(self.now(), duration);
@@ -212,6 +267,21 @@ impl TestLoop {
     /// If the future waits and nothing is left on the loop that could wake it: no task to run, no
     /// timer. (A wake that is to come from another thread is not waited for.) Also on the thread of an
     /// event loop, as in a task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::sleep};
+    /// use std::{rc::Rc, time::Duration};
+    ///
+    /// let mut test = TestLoop::new();
+    /// let text = Rc::new("an hour passes");
+    /// let length = test.block_on(async {
+    ///     sleep(Duration::from_secs(3600)).await;
+    ///     loopgroup::spawn_local(async move { text.len() }).await.unwrap()
+    /// });
+    /// assert_eq!((length, test.elapsed()), (14, Duration::from_secs(3600)));
+    /// ```
     #[track_caller]
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let mut future = pin!(future);

@@ -103,6 +103,24 @@ pub enum MissedTick {
 /// # Cancel safety
 ///
 /// `tick` and `next` are cancel safe: a tick is taken only when they are ready.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::testing::TestLoop;
+/// use loopgroup::time::{MissedTick, interval};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// let mut test = TestLoop::new();
+/// test.block_on(async {
+///     let mut ticks = interval(second);
+///     assert_eq!((ticks.period(), ticks.missed_tick()), (second, MissedTick::Burst));
+///     let first = ticks.tick().await;
+///     let second_tick = std::future::poll_fn(|cx| ticks.poll_tick(cx)).await;
+///     assert_eq!(second_tick - first, second);
+/// });
+/// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Interval {

@@ -63,6 +63,22 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 }
 
 /// The future of [`sleep`] and [`sleep_until`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{testing::TestLoop, time::{now, sleep}};
+/// use std::time::Duration;
+///
+/// TestLoop::new().block_on(async {
+///     let mut wait = sleep(Duration::from_secs(1));
+///     assert_eq!(wait.deadline(), Some(now() + Duration::from_secs(1)));
+///     (&mut wait).await; // by reference, to use it again
+///     wait.reset(now() + Duration::from_secs(1));
+///     wait.await;
+/// });
+/// assert_eq!(sleep(Duration::MAX).deadline(), None); // never
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     /// `None`: never.

@@ -64,6 +64,16 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 
 pin_project! {
     /// The future of [`timeout`] and [`timeout_at`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::time::{Timeout, timeout};
+    /// use std::{future::Ready, future::ready, time::Duration};
+    ///
+    /// let soon: Timeout<Ready<u32>> = timeout(Duration::from_secs(1), ready(7));
+    /// assert_eq!(loopgroup::block_on(soon), Ok(7));
+    /// ```
     #[derive(Debug)]
     #[must_use = "futures do nothing unless awaited"]
     pub struct Timeout<F> {
@@ -75,6 +85,23 @@ pin_project! {
 
 impl<F> Timeout<F> {
     /// Returns the future, which may be polled on.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::{sleep, timeout}};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let mut test = TestLoop::new();
+    /// test.block_on(async {
+    ///     let mut short = Box::pin(sleep(2 * second));
+    ///     let mut first = timeout(second, short.as_mut());
+    ///     assert!((&mut first).await.is_err());
+    ///     first.into_inner().await; // not lost: it goes on where it was
+    /// });
+    /// assert_eq!(test.elapsed(), 2 * second);
+    /// ```
     pub fn into_inner(self) -> F {
         self.future
     }
@@ -93,6 +120,21 @@ impl<F: Future> Future for Timeout<F> {
 }
 
 /// Says that a [`Timeout`] was not enough.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::time::{Elapsed, timeout};
+/// use std::time::Duration;
+///
+/// async fn answer() -> std::io::Result<u32> {
+///     Ok(timeout(Duration::from_millis(1), std::future::pending()).await?) // as an io::Error
+/// }
+///
+/// let late: Result<(), Elapsed> = loopgroup::block_on(timeout(Duration::ZERO, std::future::pending()));
+/// assert!(late.is_err());
+/// assert_eq!(loopgroup::block_on(answer()).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed(());
 
