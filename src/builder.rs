@@ -32,6 +32,8 @@ use crate::termination::Termination;
 
 /// Configures an [`EventLoopGroup`].
 ///
+/// Each setting has an example in [the guide](crate::guide::settings).
+///
 /// # Examples
 ///
 /// ```

@@ -104,11 +104,27 @@ impl<F> Rejected<F> {
     }
 
     /// Says why the value was refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::RejectReason;
+    ///
+    /// let refused = loopgroup::try_spawn(async {}).unwrap_err(); // on a thread that is no loop
+    /// assert_eq!(refused.reason(), RejectReason::NoContext);
+    /// ```
     pub fn reason(&self) -> RejectReason {
         self.reason
     }
 
     /// Returns the value that was refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let refused = loopgroup::try_spawn(async { 7 }).unwrap_err();
+    /// assert_eq!(loopgroup::block_on(refused.into_inner()), 7);
+    /// ```
     pub fn into_inner(self) -> F {
         self.value
     }
@@ -187,21 +203,61 @@ impl JoinError {
     ///
     /// A task that was cancelled and panics while it is dropped is cancelled to its handle; the panic
     /// goes to [`Builder::on_panic`](crate::Builder::on_panic) and into the report.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let task = group.spawn(async { panic!("boom") });
+    /// assert!(group.block_on(task).unwrap_err().is_panic());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn is_panic(&self) -> bool {
         matches!(self.0, Repr::Panic { .. })
     }
 
     /// Says whether the task was accepted and then cancelled, by its handle or by a shutdown.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let task = group.spawn(std::future::pending::<()>());
+    /// group.shutdown_now().wait();
+    /// assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0, Repr::Cancelled)
     }
 
     /// Says whether the task was never accepted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.shutdown_now().wait();
+    /// let late = group.spawn(async {}); // does not panic: its handle says so
+    /// assert!(loopgroup::block_on(late).unwrap_err().is_rejected());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn is_rejected(&self) -> bool {
         matches!(self.0, Repr::Rejected(_))
     }
 
     /// Says why the task was refused, if it was.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, RejectReason};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let error = group.block_on(group.spawn_on(1, async {})).unwrap_err();
+    /// assert_eq!(error.reject_reason(), Some(RejectReason::NoSuchLoop));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn reject_reason(&self) -> Option<RejectReason> {
         match self.0 {
             Repr::Rejected(reason) => Some(reason),
@@ -214,6 +270,15 @@ impl JoinError {
     /// # Panics
     ///
     /// If the task did not panic; see [`JoinError::try_into_panic`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let error = group.block_on(group.spawn(async { panic!("{}", 7) })).unwrap_err();
+    /// assert_eq!(error.into_panic().downcast_ref::<String>().unwrap(), "7");
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn into_panic(self) -> Box<dyn Any + Send> {
         match self.try_into_panic() {
@@ -229,6 +294,18 @@ impl JoinError {
     /// # Errors
     ///
     /// The error itself, if it is not a panic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let error = group.block_on(group.spawn_on(9, async {})).unwrap_err();
+    /// match error.try_into_panic() {
+    ///     Ok(payload) => std::panic::resume_unwind(payload), // pass a panic on
+    ///     Err(error) => assert!(error.is_rejected()),
+    /// }
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
         match self.0 {
             Repr::Panic { payload, .. } => Ok(payload.into_inner()),

@@ -87,6 +87,23 @@ pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// Which part of the user's code panicked.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, PanicSite};
+/// use std::sync::mpsc;
+///
+/// let (tx, rx) = mpsc::channel();
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .on_panic(move |panic| tx.send(panic.site()).unwrap())
+///     .build()?;
+/// group.next().add_shutdown_hook(|| panic!("in a hook")).unwrap();
+/// group.shutdown_now().wait();
+/// assert_eq!(rx.recv(), Ok(PanicSite::ShutdownHook));
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PanicSite {
@@ -169,6 +186,27 @@ impl TaskPanic<'_> {
 
     /// Returns the place in the source where the task was spawned or the hook was added; `None` if the
     /// panic belongs to neither.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::sync::mpsc;
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .on_panic(move |panic| {
+    ///         let place = panic.location().map(|place| place.line()); // where it was spawned
+    ///         let number = panic.payload().downcast_ref::<u32>().copied();
+    ///         tx.send((place, number, panic.loop_index())).unwrap();
+    ///     })
+    ///     .build()?;
+    /// let line = line!() + 1;
+    /// drop(group.spawn(async { std::panic::panic_any(7_u32) }));
+    /// assert_eq!(rx.recv(), Ok((Some(line), Some(7), Some(0))));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn location(&self) -> Option<&'static Location<'static>> {
         self.location
     }

@@ -12,6 +12,25 @@ use std::time::{Duration, Instant};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Why a loop ended.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{Cause, EventLoopGroup};
+/// use std::time::Duration;
+///
+/// let cause = |wait: Duration, works: bool| {
+///     let group = EventLoopGroup::new(1)?;
+///     if works {
+///         group.spawn(std::future::pending::<()>());
+///     }
+///     group.start()?;
+///     std::io::Result::Ok(group.drain(wait).wait().loops()[0].cause())
+/// };
+/// assert_eq!(cause(Duration::from_secs(5), false)?, Cause::Drained);
+/// assert_eq!(cause(Duration::from_millis(1), true)?, Cause::Timeout);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -56,6 +75,10 @@ impl fmt::Display for Cause {
 /// assert!(used.started() && used.completed() == 1);
 /// assert!(!unused.started(), "no thread is started only to be stopped");
 /// assert_eq!(used.cause(), Cause::Now);
+/// assert!(used.index() == 0 && used.is_clean() && used.error().is_none());
+/// assert_eq!((used.accepted(), used.panicked(), used.cancelled(), used.rejected()), (1, 0, 0, 0));
+/// assert_eq!((used.hooks_run(), used.hooks_panicked(), used.channels_closed()), (0, 0, 0));
+/// println!("it took {:?}", used.elapsed());
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
@@ -178,6 +201,10 @@ impl LoopReport {
 /// assert_eq!(report.completed(), 10);
 /// assert!(report.is_clean());
 /// println!("{report}"); // a line for the group and one for each loop
+/// assert_eq!(report.accepted(), report.completed() + report.panicked() + report.cancelled());
+/// assert_eq!((report.rejected(), report.channels_closed()), (0, 0));
+/// assert_eq!((report.hooks_run(), report.hooks_panicked()), (0, 0));
+/// assert!(report.loops().iter().all(|one| one.elapsed() <= report.elapsed()));
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]

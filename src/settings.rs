@@ -60,6 +60,27 @@ pub enum RejectPolicy {
 }
 
 /// The answer of a custom [`RejectPolicy`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RejectPolicy, Verdict};
+/// use std::time::Duration;
+///
+/// // Waits a little longer each time, ten times, and tells nobody but the last.
+/// let policy = RejectPolicy::Custom(|ev, attempt| {
+///     if attempt > 10 || ev.in_event_loop() {
+///         return Verdict::Reject;
+///     }
+///     std::thread::sleep(Duration::from_micros(100 * u64::from(attempt)));
+///     Verdict::Retry
+/// });
+/// let group = EventLoopGroup::builder().loops(1).max_pending_tasks(8).reject_policy(policy).build()?;
+/// let tasks: Vec<_> = (0..100).map(|n| group.spawn(async move { n })).collect();
+/// let accepted = tasks.into_iter().filter_map(|task| group.block_on(task).ok()).count();
+/// assert!(accepted >= 8);
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Refuse the submission.
@@ -97,6 +118,29 @@ pub enum WaitStrategy {
 }
 
 /// When a loop that shuts down closes its channels.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{CloseChannels, EventLoopGroup, net::UnixStream};
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .close_channels(CloseChannels::Immediately)
+///     .build()?;
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// let reader = group.spawn(async move {
+///     let (one, _other) = UnixStream::pair()?; // nobody will ever write
+///     one.writable().await?;
+///     tx.send(()).unwrap();
+///     one.readable().await
+/// });
+/// rx.recv().unwrap();
+/// group.drain(Duration::from_secs(5)).wait();
+/// assert!(loopgroup::block_on(reader).unwrap().is_err()); // its socket was closed under it
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseChannels {

@@ -43,6 +43,17 @@ use crate::reactor::source::Direction;
 ///
 /// The future fails if the signal cannot be listened for, or if it is awaited where there is no loop: it needs
 /// a task, `loopgroup::run` or `group.block_on`.
+///
+/// # Examples
+///
+/// ```no_run
+/// loopgroup::run(async {
+///     loopgroup::signal::ctrl_c().await?;
+///     println!("interrupted");
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
 pub fn ctrl_c() -> Signal {
     Signal::listen(&[SIGINT])
 }
@@ -50,6 +61,14 @@ pub fn ctrl_c() -> Signal {
 /// Resolves when a supervisor asks the process to end (`SIGTERM`).
 ///
 /// Errors as [`ctrl_c`].
+///
+/// # Examples
+///
+/// ```no_run
+/// let group = loopgroup::EventLoopGroup::new(1)?;
+/// group.block_on(loopgroup::signal::terminate())?; // what a supervisor sends
+/// # std::io::Result::Ok(())
+/// ```
 pub fn terminate() -> Signal {
     Signal::listen(&[SIGTERM])
 }
@@ -57,6 +76,15 @@ pub fn terminate() -> Signal {
 /// Resolves when somebody asks the process to end: the first of [`ctrl_c`] and [`terminate`].
 ///
 /// Errors as [`ctrl_c`].
+///
+/// # Examples
+///
+/// ```no_run
+/// let group = loopgroup::EventLoopGroup::new(1)?;
+/// group.block_on(loopgroup::signal::shutdown())?;
+/// println!("{}", group.drain(std::time::Duration::from_secs(5)).wait());
+/// # std::io::Result::Ok(())
+/// ```
 pub fn shutdown() -> Signal {
     Signal::listen(&[SIGINT, SIGTERM])
 }
@@ -66,6 +94,20 @@ pub fn shutdown() -> Signal {
 /// # Cancel safety
 ///
 /// Cancel safe by reference: a signal that came is seen by the next poll.
+///
+/// # Examples
+///
+/// ```no_run
+/// use loopgroup::{EventLoopGroup, signal};
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let mut asked = signal::ctrl_c();
+/// group.block_on(&mut asked)?; // the first: please
+/// let end = group.drain(std::time::Duration::from_secs(30));
+/// group.block_on(async { futures::future::select(end, asked).await });
+/// group.shutdown_now().wait(); // the second: now
+/// # std::io::Result::Ok(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Signal(io::Result<Listening>);
 

@@ -141,6 +141,16 @@ impl BlockingGroup {
     /// # Errors
     ///
     /// `InvalidInput` if `max_threads` is 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::blocking::BlockingGroup;
+    ///
+    /// assert_eq!(BlockingGroup::new(2)?.threads(), 0); // threads come with jobs
+    /// assert!(BlockingGroup::new(0).is_err());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn new(max_threads: usize) -> io::Result<BlockingGroup> {
         BlockingGroup::builder().max_threads(max_threads).build()
     }
@@ -167,6 +177,15 @@ impl BlockingGroup {
     /// Runs a closure on a thread of its own; a refusal shows in the handle.
     ///
     /// Dropping the handle detaches the job. A job that has begun cannot be cancelled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
+    /// let job = group.spawn(|| std::fs::read("/dev/null"));
+    /// assert!(loopgroup::block_on(job).unwrap()?.is_empty());
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn spawn<F, T>(&self, job: F) -> JoinHandle<T>
     where
@@ -182,6 +201,16 @@ impl BlockingGroup {
     /// # Errors
     ///
     /// [`Rejected`] carries the closure and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
+    /// group.shutdown_now().wait();
+    /// let refused = group.try_spawn(|| 42).unwrap_err();
+    /// assert_eq!(refused.into_inner()(), 42); // done here, since nobody else does it
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn try_spawn<F, T>(&self, job: F) -> Result<JoinHandle<T>, Rejected<F>>
     where
@@ -197,11 +226,42 @@ impl BlockingGroup {
     }
 
     /// Returns how many jobs wait for a thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
+    /// let (begun, wait) = mpsc::channel();
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// group.spawn(move || {
+    ///     begun.send(()).unwrap();
+    ///     blocked.recv()
+    /// });
+    /// wait.recv().unwrap();
+    /// group.spawn(|| "the second, for one thread");
+    /// assert_eq!((group.threads(), group.pending_jobs()), (1, 1));
+    /// release.send(()).unwrap();
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn pending_jobs(&self) -> usize {
         self.pool.pending()
     }
 
     /// Returns where the group is in its life.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{State, blocking::BlockingGroup};
+    ///
+    /// let group = BlockingGroup::new(1)?;
+    /// assert_eq!(group.state(), State::NotStarted);
+    /// group.shutdown_now().wait();
+    /// assert!(group.is_shutting_down() && group.is_shutdown() && group.is_terminated());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn state(&self) -> State {
         self.pool.state.get()
     }
@@ -240,6 +300,19 @@ impl BlockingGroup {
     /// # Errors
     ///
     /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::blocking::BlockingGroup;
+    /// use std::time::Duration;
+    ///
+    /// let group = BlockingGroup::new(1)?;
+    /// group.spawn(|| ());
+    /// let end = group.shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(5))?;
+    /// assert_eq!(end.wait().completed(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn shutdown_gracefully_with(
         &self,
         quiet: Duration,
@@ -250,6 +323,17 @@ impl BlockingGroup {
 
     /// Ends the group when no job is queued or running any more; at `timeout` queued ones are
     /// cancelled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
+    /// let jobs: Vec<_> = (0..3).map(|n| group.spawn(move || n)).collect();
+    /// let report = group.drain(std::time::Duration::from_secs(5)).wait();
+    /// assert_eq!(report.completed(), 3);
+    /// assert!(jobs.iter().all(|job| job.is_finished()));
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
         let scope = Scope::Loop;
         self.request(Request::Drain { scope, timeout })

@@ -16,6 +16,29 @@ use crate::report::Figures;
 /// What one loop has done so far; see [`EventLoop::metrics`](crate::EventLoop::metrics).
 ///
 /// Its figures are a little apart from each other while the loop works, and add up when it rests.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, time::sleep};
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::builder().loops(1).measure_time(true).build()?;
+/// group.block_on(group.spawn(sleep(Duration::from_millis(1)))).unwrap();
+/// group.shutdown_now().wait(); // at rest, the figures add up
+///
+/// let one = group.loops()[0].metrics();
+/// assert_eq!((one.index(), one.polls(), one.timers_fired()), (0, 2, 1));
+/// assert_eq!((one.accepted(), one.completed(), one.panicked(), one.cancelled()), (1, 1, 0, 0));
+/// assert_eq!((one.rejected(), one.pending(), one.live(), one.channels()), (0, 0, 0, 0));
+/// assert_eq!((one.io_events(), one.stale_events(), one.rebuilds()), (0, 0, 0));
+/// assert!(one.parks() >= 1 && one.longest_poll() <= one.busy());
+/// println!(
+///     "woken {} times here, {} times by siblings, {} times from outside, {} of them by a system call",
+///     one.local_wakes(), one.remote_wakes(), one.outside_wakes(), one.wakeup_calls()
+/// );
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct LoopMetrics {
     index: usize,
