@@ -105,12 +105,14 @@ impl Builder {
     }
 
     /// Sets the number of loops; the default is the available parallelism. Not 0.
+    /// [Example](crate::guide::settings#loops-and-threads)
     pub fn loops(mut self, loops: usize) -> Builder {
         self.loops = Some(loops);
         self
     }
 
     /// Names the threads by the index of their loop; Linux shows the first 15 bytes.
+    /// [Example](crate::guide::settings#loops-and-threads)
     ///
     /// The default is `loop-<group>-<index>`. A name must not contain a NUL byte.
     pub fn thread_name<N>(mut self, name: impl Fn(usize) -> N + Send + Sync + 'static) -> Builder
@@ -121,7 +123,7 @@ impl Builder {
         self
     }
 
-    /// Sets the stack size of the threads, in bytes. Not 0.
+    /// Sets the stack size of the threads, in bytes. Not 0. [Example](crate::guide::settings#loops-and-threads)
     pub fn thread_stack_size(mut self, bytes: usize) -> Builder {
         self.thread_stack_size = Some(bytes);
         self
@@ -132,7 +134,7 @@ impl Builder {
     /// The factory gets a [`LoopThread`] and has it run on a thread of its choice. If it fails, panics
     /// or lets go of the `LoopThread` unrun, the submission that needed the thread is refused with
     /// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again. A submission
-    /// waits for the promised thread to begin, 5 s at most.
+    /// waits for the promised thread to begin, 5 s at most. [Example](crate::guide::settings#how-a-thread-starts)
     pub fn thread_factory(
         mut self,
         factory: impl Fn(LoopThread) -> io::Result<()> + Send + Sync + 'static,
@@ -188,6 +190,7 @@ impl Builder {
     }
 
     /// Sets how [`EventLoopGroup::next`] chooses; the default is [`RoundRobin`].
+    /// [Example](crate::guide::settings#who-gets-the-next-task)
     pub fn chooser(mut self, chooser: impl Chooser + 'static) -> Builder {
         self.chooser = Some(Box::new(chooser));
         self
@@ -198,7 +201,7 @@ impl Builder {
     /// The bound is exact. Futures, closures, scheduled closures and visits of
     /// [`LoopBound`](crate::LoopBound) values count, wherever they are submitted, the loop itself
     /// included. Tasks that have begun are never refused a wake. What is above the bound is up to the
-    /// [`reject_policy`](Builder::reject_policy).
+    /// [`reject_policy`](Builder::reject_policy). [Example](crate::guide::settings#a-bound-for-what-waits)
     pub fn max_pending_tasks(mut self, max: usize) -> Builder {
         self.max_pending_tasks = Some(max);
         self
@@ -206,6 +209,7 @@ impl Builder {
 
     /// Sets what happens to a submission that finds the bound of
     /// [`max_pending_tasks`](Builder::max_pending_tasks) reached; without one it is never asked.
+    /// [Example](crate::guide::settings#a-bound-for-what-waits)
     pub fn reject_policy(mut self, policy: RejectPolicy) -> Builder {
         self.reject_policy = policy;
         self
@@ -214,7 +218,7 @@ impl Builder {
     /// Sets the share of time for tasks woken by I/O, in percent: 1 to 100, default 50.
     ///
     /// After `t` of I/O work a loop gives `t·(100−ratio)/ratio` to other tasks; with 100 it runs
-    /// all that are queued.
+    /// all that are queued. [Example](crate::guide::settings#sockets-against-other-tasks)
     pub fn io_ratio(mut self, percent: u32) -> Builder {
         self.io_ratio = percent;
         self
@@ -222,14 +226,14 @@ impl Builder {
 
     /// Has the loops read the clock around every poll, for [`LoopMetrics::busy`](crate::LoopMetrics::busy)
     /// and [`longest_poll`](crate::LoopMetrics::longest_poll); off by default, as it costs as much as a short
-    /// poll.
+    /// poll. [Example](crate::guide::settings#looking-at-time)
     pub fn measure_time(mut self, measure: bool) -> Builder {
         self.measure_time = measure;
         self
     }
 
     /// Has the loops log every poll that takes `limit` or longer, as a warning that says where the task was
-    /// spawned; includes [`measure_time`](Builder::measure_time).
+    /// spawned; includes [`measure_time`](Builder::measure_time). [Example](crate::guide::settings#looking-at-time)
     #[cfg(feature = "tracing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     pub fn slow_poll(mut self, limit: Duration) -> Builder {
@@ -238,25 +242,27 @@ impl Builder {
     }
 
     /// Sets how a loop waits when it has nothing to do; the default blocks at once.
+    /// [Example](crate::guide::settings#how-to-wait)
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Builder {
         self.wait_strategy = strategy;
         self
     }
 
     /// Sets when a loop that shuts down closes its channels; the default is at the end.
+    /// [Example](crate::guide::settings#sockets-at-the-end)
     pub fn close_channels(mut self, when: CloseChannels) -> Builder {
         self.close_channels = when;
         self
     }
 
     /// Makes an executor group: loops without a selector, to offload handlers to. Timers work there
-    /// too; `io_ratio` means nothing.
+    /// too; `io_ratio` means nothing. [Example](crate::guide::settings#without-sockets)
     pub fn without_io(mut self) -> Builder {
         self.io = false;
         self
     }
 
-    /// Builds the group; no thread is started yet.
+    /// Builds the group; no thread is started yet. [Example](crate::guide::settings#loops-and-threads)
     ///
     /// # Errors
     ///

@@ -15,7 +15,9 @@ use crate::net::UnixStream;
 /// use loopgroup::net::UnixStream;
 ///
 /// let (one, _other) = UnixStream::pair()?;
-/// assert_eq!(one.peer_cred()?.pid(), Some(std::process::id()));
+/// let cred = one.peer_cred()?;
+/// assert_eq!(cred.pid(), Some(std::process::id()));
+/// println!("user {} of group {}", cred.uid(), cred.gid());
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -45,7 +45,8 @@ pub(super) fn write_vectored(
 macro_rules! stream {
     ($stream:ident, $std:ty, $read_half:ident, $write_half:ident, $partial:expr) => {
         impl $stream {
-            /// Takes a stream of the standard library and makes it non-blocking.
+            /// Takes a stream of the standard library and makes it non-blocking; see [an
+            /// example](crate::guide::sockets#homes).
             ///
             /// # Errors
             ///
@@ -128,7 +129,8 @@ macro_rules! stream {
                 self.io.writable().await
             }
 
-            /// Tries an operation on the standard library's stream; see [`Registered::try_io`].
+            /// Tries an operation on the standard library's stream; see [`Registered::try_io`], and [an
+            /// example](crate::guide::sockets#look-before-reading).
             ///
             /// # Errors
             ///
@@ -281,11 +283,13 @@ macro_rules! stream {
 
         stream!(@delegate $stream, |this| &mut &*this);
 
-        /// The reading half of a stream; see `into_split`.
+        #[doc = concat!("The reading half of a stream; see [`into_split`](", stringify!($stream), "::into_split).")]
         #[derive(Debug)]
         pub struct $read_half(std::sync::Arc<$stream>);
 
-        /// The writing half of a stream; dropping it shuts the direction down. See `into_split`.
+        /// The writing half of a stream; dropping it shuts the direction down.
+        ///
+        #[doc = concat!("See [`into_split`](", stringify!($stream), "::into_split).")]
         #[derive(Debug)]
         pub struct $write_half {
             stream: std::sync::Arc<$stream>,

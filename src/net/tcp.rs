@@ -35,6 +35,8 @@ pub(super) const BACKLOG: usize = 1024;
 ///     let client = TcpStream::connect(listener.local_addr()?).await?;
 ///     let (_server, peer) = listener.accept().await?;
 ///     assert_eq!(peer, client.local_addr()?);
+///     assert!(listener.event_loop().is_none()); // it never had to wait
+///     let _same = TcpListener::from_std(listener.into_std())?;
 ///     std::io::Result::Ok(())
 /// })??;
 /// # std::io::Result::Ok(())
@@ -125,7 +127,8 @@ impl TcpListener {
             .map(|(stream, peer)| (TcpStream::of(stream.into()), peer))
     }
 
-    /// Polls for a connection; the last caller is the one that is woken.
+    /// Polls for a connection; the last caller is the one that is woken. See [an
+    /// example](crate::guide::sockets#connect-and-accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         self.poll_accept_with(cx, |accept| accept())
     }
@@ -145,7 +148,7 @@ impl TcpListener {
         self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
 
-    /// Returns the connections as a stream, which never ends.
+    /// Returns the connections as a stream, which never ends; see [an example](crate::guide::sockets#connect-and-accept).
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming(self)
     }
@@ -264,7 +267,8 @@ impl TcpStream {
         }
     }
 
-    /// Reads without taking: the next read returns the same bytes.
+    /// Reads without taking: the next read returns the same bytes. See [an
+    /// example](crate::guide::sockets#look-before-reading).
     ///
     /// # Errors
     ///
@@ -295,7 +299,7 @@ impl TcpStream {
         self.io.get_ref().local_addr()
     }
 
-    /// Sets `TCP_NODELAY`: small writes go out at once.
+    /// Sets `TCP_NODELAY`: small writes go out at once. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
@@ -313,7 +317,7 @@ impl TcpStream {
         self.io.get_ref().nodelay()
     }
 
-    /// Sets the time to live of packets.
+    /// Sets the time to live of packets. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
@@ -332,6 +336,7 @@ impl TcpStream {
     }
 
     /// Sets `SO_LINGER`: how long closing waits for unsent data; `Some(ZERO)` resets the connection.
+    /// [Example](crate::guide::sockets#options)
     ///
     /// Closing is what the drop does, and it waits although the socket is non-blocking: with any other
     /// time than zero, do not drop the stream on a loop.
@@ -353,6 +358,7 @@ impl TcpStream {
     }
 
     /// Sends keep-alive probes after so long without traffic; `None` turns them off.
+    /// [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
@@ -375,7 +381,7 @@ impl TcpStream {
         self.options().keepalive()
     }
 
-    /// Sets the size of the system's receive buffer, in bytes.
+    /// Sets the size of the system's receive buffer, in bytes. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
@@ -393,7 +399,7 @@ impl TcpStream {
         self.options().recv_buffer_size()
     }
 
-    /// Sets the size of the system's send buffer, in bytes.
+    /// Sets the size of the system's send buffer, in bytes. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///

@@ -167,6 +167,21 @@ impl UdpSocket {
     /// # Cancel safety
     ///
     /// Cancel safe: the datagram is sent whole or not at all.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// loopgroup::run(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    ///     assert_eq!(socket.send_to(b"to itself", socket.local_addr()?).await?, 9);
+    ///     let mut buf = [0; 4]; // too short: the rest is cut off
+    ///     assert_eq!(socket.recv_from(&mut buf).await?.0, 4);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], address: A) -> io::Result<usize> {
         first(&address, |address| {
             self.io
@@ -184,6 +199,25 @@ impl UdpSocket {
     /// # Cancel safety
     ///
     /// Cancel safe: no datagram is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// loopgroup::run(async {
+    ///     let (one, other) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
+    ///     one.connect(other.local_addr()?).await?;
+    ///     other.connect(one.local_addr()?).await?;
+    ///     let (sent, received) = futures::join!(one.send(b"hello"), async {
+    ///         let mut buf = [0; 8];
+    ///         other.recv(&mut buf).await.map(|n| buf[..n].to_vec())
+    ///     });
+    ///     assert_eq!((sent?, received?), (5, b"hello".to_vec()));
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.io.io(Direction::Read, |socket| socket.recv(buf)).await
     }

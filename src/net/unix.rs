@@ -69,6 +69,17 @@ impl UnixStream {
     /// # Cancel safety
     ///
     /// Cancel safe: a connection under way is given up.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixStream;
+    /// use std::io::ErrorKind;
+    ///
+    /// let nobody = loopgroup::run(UnixStream::connect("/nonexistent/socket"))?;
+    /// assert_eq!(nobody.unwrap_err().kind(), ErrorKind::NotFound);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
         let path = path.as_ref();
         let bytes = path.as_os_str().as_bytes();
@@ -226,6 +237,19 @@ impl UnixListener {
     /// # Errors
     ///
     /// As [`bind`](UnixListener::bind).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixListener;
+    /// use std::os::unix::net::SocketAddr;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-bind", std::process::id()));
+    /// let listener = UnixListener::bind_addr(&SocketAddr::from_pathname(&path)?)?;
+    /// assert_eq!(listener.local_addr()?.as_pathname(), Some(&*path));
+    /// std::fs::remove_file(&path)?;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
         UnixListener::from_std(net::UnixListener::bind_addr(address)?)
     }
@@ -271,6 +295,24 @@ impl UnixListener {
     }
 
     /// Polls for a connection; the last caller is the one that is woken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::{UnixListener, UnixStream};
+    /// use std::future::poll_fn;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-poll", std::process::id()));
+    /// loopgroup::run(async {
+    ///     let listener = UnixListener::bind(&path)?;
+    ///     let _client = UnixStream::connect(&path).await?;
+    ///     poll_fn(|cx| listener.poll_accept(cx)).await?;
+    ///     assert!(listener.event_loop().is_none()); // it never had to wait
+    ///     listener.into_std().set_nonblocking(false)?; // it was non-blocking, and is ours again
+    ///     std::fs::remove_file(&path)
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
         let accept = |listener: &mio::net::UnixListener| listener.accept();
         self.io

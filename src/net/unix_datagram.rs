@@ -71,6 +71,25 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// As [`bind`](UnixDatagram::bind).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixDatagram;
+    /// use std::os::unix::net::SocketAddr;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-bind-addr", std::process::id()));
+    /// let address = SocketAddr::from_pathname(&path)?; // or an abstract name, on Linux
+    /// loopgroup::run(async {
+    ///     let server = UnixDatagram::bind_addr(&address)?;
+    ///     let client = UnixDatagram::unbound()?;
+    ///     client.connect_addr(&address)?;
+    ///     client.send(b"hello").await?;
+    ///     assert_eq!(server.recv(&mut [0; 8]).await?, 5);
+    ///     std::fs::remove_file(&path)
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
         UnixDatagram::from_std(net::UnixDatagram::bind_addr(address)?)
     }
@@ -89,6 +108,20 @@ impl UnixDatagram {
     /// # Errors
     ///
     /// What the system says.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixDatagram;
+    ///
+    /// let (one, other) = UnixDatagram::pair()?;
+    /// let received = loopgroup::run(async {
+    ///     one.send(b"").await?; // an empty datagram is one
+    ///     other.recv(&mut [0; 8]).await
+    /// })?;
+    /// assert_eq!(received?, 0);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
         let (one, other) = net::UnixDatagram::pair()?;
         Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))

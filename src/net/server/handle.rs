@@ -384,13 +384,13 @@ impl fmt::Debug for ServerHandle {
 ///
 /// ```
 /// use loopgroup::{EventLoopGroup, net::Server};
-///
 /// let group = EventLoopGroup::new(1)?;
 /// let server = Server::bind("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
 /// server.stop();
 /// let report = group.block_on(server);
 /// println!("{report}"); // 0 connections accepted = 0 completed + 0 aborted + 0 rejected; ...
 /// assert_eq!(report.accepted(), report.completed() + report.aborted() + report.rejected());
+/// assert!(report.accept_errors() == 0 && report.last_accept_error().is_none());
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
