@@ -113,6 +113,15 @@ impl LoopReport {
     }
 
     /// Says whether the loop ever had a thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let report = group.shutdown_now().wait();
+    /// assert!(!report.loops()[0].started()); // never used: no thread was started only to be stopped
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn started(&self) -> bool {
         self.started
     }
@@ -123,6 +132,24 @@ impl LoopReport {
     }
 
     /// Returns the error that ended the loop, if its cause is [`Cause::Failed`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, EventLoopGroup};
+    /// use std::io::{Error, ErrorKind};
+    ///
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .thread_factory(|_| Err(Error::from(ErrorKind::OutOfMemory)))
+    ///     .build()?;
+    /// group.next().add_shutdown_hook(|| println!("needs a thread")).unwrap();
+    /// let report = group.shutdown_now().wait();
+    /// let one = &report.loops()[0];
+    /// assert_eq!(one.cause(), Cause::Failed);
+    /// assert_eq!(one.error().unwrap().kind(), ErrorKind::OutOfMemory);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_deref()
     }
@@ -241,6 +268,15 @@ impl TerminationReport {
     }
 
     /// Says whether every loop is [clean](LoopReport::is_clean).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.spawn(std::future::pending::<()>());
+    /// assert!(!group.shutdown_now().wait().is_clean()); // something was cut off
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn is_clean(&self) -> bool {
         self.loops.iter().all(LoopReport::is_clean)
     }
@@ -266,6 +302,17 @@ impl TerminationReport {
     }
 
     /// Returns how many submissions were refused, up to the moment of this call.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let report = group.shutdown_now().wait();
+    /// drop(group.spawn(async {})); // too late
+    /// assert_eq!(report.rejected(), 1); // counted all the same
+    /// assert!(report.is_clean());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn rejected(&self) -> u64 {
         self.sum(LoopReport::rejected) + self.strays.load(Ordering::Relaxed)
     }

@@ -285,6 +285,16 @@ impl BlockingGroup {
     ///
     /// As for an [`EventLoopGroup`](crate::EventLoopGroup) the first request sets the terms, and
     /// [`shutdown_now`](BlockingGroup::shutdown_now) shortens them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
+    /// let end = group.shutdown_gracefully();
+    /// group.shutdown_now(); // on second thoughts
+    /// assert!(end.wait().is_clean());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
             quiet: shutdown::QUIET,
@@ -345,6 +355,16 @@ impl BlockingGroup {
     }
 
     /// Observes the end of the group; its report has one entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
+    /// let end = group.termination(); // asks for nothing
+    /// drop(group); // this does
+    /// assert_eq!(end.wait().loops().len(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn termination(&self) -> TerminationFuture {
         self.pool.termination.future()
     }

@@ -140,6 +140,18 @@ impl EventLoop {
     }
 
     /// Returns where the loop is in its life.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, State};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// assert_eq!(group.next().state(), State::NotStarted); // no thread before the first use
+    /// group.block_on(group.spawn(async {})).unwrap();
+    /// assert_eq!(group.next().state(), State::Started);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn state(&self) -> State {
         self.shared.state.get()
     }
@@ -292,6 +304,19 @@ impl EventLoop {
     ///
     /// [`EventLoopGroup::next`] skips it from here on, while another loop goes on. The terms are those
     /// of [`EventLoopGroup::shutdown_gracefully`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, testing::TestLoop};
+    /// use std::time::Duration;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.run_until_stalled();
+    /// test.shutdown_gracefully();
+    /// test.advance(Duration::from_secs(2)); // in virtual time, and quietly
+    /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Quiet);
+    /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
             quiet: shutdown::QUIET,
@@ -357,6 +382,16 @@ impl EventLoop {
     }
 
     /// Observes the end of this loop; its report has one entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let end = group.loops()[0].termination(); // asks for nothing
+    /// group.shutdown_now();
+    /// assert_eq!(end.wait().loops()[0].index(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn termination(&self) -> TerminationFuture {
         self.shared.termination.future()
     }

@@ -286,6 +286,15 @@ impl<T> Scheduled<T> {
     }
 
     /// Says whether the closure will not run any more, in whatever way that came about.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let mut test = loopgroup::testing::TestLoop::new();
+    /// let soon = test.schedule(std::time::Duration::ZERO, || 7);
+    /// test.run_until_stalled();
+    /// assert!(soon.is_finished());
+    /// ```
     pub fn is_finished(&self) -> bool {
         let handle = self.handle.lock();
         handle.as_ref().is_none_or(JoinHandle::is_finished)

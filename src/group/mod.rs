@@ -39,14 +39,17 @@ use crate::termination::TerminationFuture;
 /// use loopgroup::EventLoopGroup;
 ///
 /// let group = EventLoopGroup::new(2)?;
+/// assert_eq!((group.len(), group.is_empty(), group.loops()[1].index()), (2, false, 1));
 /// let handles: Vec<_> = (0..4)
 ///     .map(|n| group.spawn(async move { n * n }))
 ///     .collect();
 /// for (n, handle) in handles.into_iter().enumerate() {
 ///     assert_eq!(group.block_on(handle).unwrap(), n * n);
 /// }
-/// let report = group.shutdown_now().wait();
-/// assert_eq!(report.completed(), 4);
+/// let end = group.termination(); // asks for nothing
+/// assert_eq!(group.shutdown_now().wait().completed(), 4);
+/// assert!(group.is_shutting_down() && group.is_shutdown() && group.is_terminated());
+/// assert_eq!(end.wait().completed(), 4);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone)]

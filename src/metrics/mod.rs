@@ -20,23 +20,20 @@ use crate::report::Figures;
 /// # Examples
 ///
 /// ```
-/// use loopgroup::{EventLoopGroup, time::sleep};
-/// use std::time::Duration;
+/// use loopgroup::EventLoopGroup;
 ///
 /// let group = EventLoopGroup::builder().loops(1).measure_time(true).build()?;
-/// group.block_on(group.spawn(sleep(Duration::from_millis(1)))).unwrap();
+/// group.block_on(group.spawn(async { loopgroup::yield_now().await })).unwrap();
 /// group.shutdown_now().wait(); // at rest, the figures add up
 ///
 /// let one = group.loops()[0].metrics();
-/// assert_eq!((one.index(), one.polls(), one.timers_fired()), (0, 2, 1));
+/// assert_eq!((one.index(), one.polls(), one.local_wakes(), one.timers_fired()), (0, 2, 1, 0));
 /// assert_eq!((one.accepted(), one.completed(), one.panicked(), one.cancelled()), (1, 1, 0, 0));
 /// assert_eq!((one.rejected(), one.pending(), one.live(), one.channels()), (0, 0, 0, 0));
 /// assert_eq!((one.io_events(), one.stale_events(), one.rebuilds()), (0, 0, 0));
-/// assert!(one.parks() >= 1 && one.longest_poll() <= one.busy());
-/// println!(
-///     "woken {} times here, {} times by siblings, {} times from outside, {} of them by a system call",
-///     one.local_wakes(), one.remote_wakes(), one.outside_wakes(), one.wakeup_calls()
-/// );
+/// assert_eq!((one.remote_wakes(), one.outside_wakes()), (0, 0)); // by siblings, by other threads
+/// assert!(one.longest_poll() <= one.busy());
+/// println!("slept {} times, woken by {} system calls", one.parks(), one.wakeup_calls());
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
@@ -192,6 +189,24 @@ impl LoopMetrics {
 
     /// Returns the time spent in polls; `None` unless the group
     /// [measures time](crate::Builder::measure_time).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::{thread, time::Duration};
+    ///
+    /// let group = EventLoopGroup::builder().loops(1).measure_time(true).build()?;
+    /// group.block_on(group.spawn(async { thread::sleep(Duration::from_millis(2)) })).unwrap();
+    /// group.shutdown_now().wait();
+    /// let one = group.loops()[0].metrics();
+    /// assert!(one.busy() >= Some(Duration::from_millis(2)));
+    /// assert!(one.longest_poll() >= Some(Duration::from_millis(2)));
+    ///
+    /// let unmeasured = EventLoopGroup::new(1)?;
+    /// assert_eq!(unmeasured.loops()[0].metrics().busy(), None);
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn busy(&self) -> Option<Duration> {
         self.times.map(|times| times.busy)
     }
@@ -290,6 +305,22 @@ impl GroupMetrics {
     /// Returns how many tasks of loop `to` were woken on loop `from`, or outside the group for `None`.
     ///
     /// 0 for loops that the group does not have.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let (tx, rx) = futures::channel::oneshot::channel::<()>();
+    /// let waits = group.spawn_on(0, rx);
+    /// while group.loops()[0].live_tasks() == 0 {
+    ///     std::thread::yield_now(); // until it waits
+    /// }
+    /// tx.send(()).unwrap();
+    /// group.block_on(waits).unwrap().unwrap();
+    /// assert!(group.metrics().wakes(None, 0) <= 1); // by this thread, if it was waiting already
+    /// assert_eq!(group.metrics().wakes(Some(1), 0), 0); // not by loop 1
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn wakes(&self, from: Option<usize>, to: usize) -> u64 {
         let Some(home) = self.loops.get(to) else {
             return 0;

@@ -168,6 +168,21 @@ impl<T: AsFd> Registered<T> {
     /// # Errors
     ///
     /// `WouldBlock` if it is not ready; else what `operation` returns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::io::{Interest, Registered};
+    /// use std::{io::Read, os::unix::net::UnixStream};
+    ///
+    /// let (ours, theirs) = UnixStream::pair()?;
+    /// let ours = Registered::new(ours)?;
+    /// let read = || ours.try_io(Interest::READABLE, |mut stream| stream.read(&mut [0; 8]));
+    /// assert_eq!(read().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    /// drop(theirs);
+    /// assert_eq!(read()?, 0); // the end
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn try_io<R>(
         &self,
         interest: Interest,

@@ -207,6 +207,20 @@ impl TestGroup {
     }
 
     /// Returns a hash over every turn so far: who ran, how much, and when.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestGroup;
+    ///
+    /// let run = |seed| {
+    ///     let mut test = TestGroup::seeded(seed, 2);
+    ///     test.group().spawn(async { loopgroup::yield_now().await });
+    ///     test.run_until_stalled();
+    ///     test.trace()
+    /// };
+    /// assert_eq!(run(3), run(3)); // if not, the test depends on more than its seed
+    /// ```
     pub fn trace(&self) -> u64 {
         self.trace
     }

@@ -325,6 +325,20 @@ impl TestLoop {
     }
 
     /// Returns the report, once the loop has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.spawn(async {});
+    /// test.run_until_stalled();
+    /// assert!(test.report().is_none()); // it has not ended
+    /// test.shutdown_now();
+    /// test.run_until_stalled();
+    /// assert_eq!(test.report().unwrap().completed(), 1);
+    /// ```
     pub fn report(&self) -> Option<TerminationReport> {
         self.termination().wait_timeout(Duration::ZERO)
     }

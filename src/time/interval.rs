@@ -131,6 +131,22 @@ pub struct Interval {
 
 impl Interval {
     /// Waits for the next tick.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::interval};
+    /// use std::time::Duration;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.block_on(async {
+    ///     let mut ticks = interval(Duration::from_secs(1));
+    ///     for _ in 0..3 {
+    ///         ticks.tick().await; // at 0, 1 and 2 seconds
+    ///     }
+    /// });
+    /// assert_eq!(test.elapsed(), Duration::from_secs(2));
+    /// ```
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|cx| self.poll_tick(cx)).await
     }
@@ -157,6 +173,16 @@ impl Interval {
     }
 
     /// Sets what is done about ticks that nobody took in time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::time::{MissedTick, interval};
+    ///
+    /// let mut ticks = interval(std::time::Duration::from_secs(1));
+    /// ticks.set_missed_tick(MissedTick::Delay);
+    /// assert_eq!(ticks.missed_tick(), MissedTick::Delay);
+    /// ```
     pub fn set_missed_tick(&mut self, missed: MissedTick) {
         self.missed = missed;
     }
