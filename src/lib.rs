@@ -170,6 +170,7 @@ mod random;
 mod reactor;
 mod report;
 mod settings;
+mod shutdown_requested;
 #[cfg(feature = "signal")]
 #[cfg_attr(docsrs, doc(cfg(feature = "signal")))]
 pub mod signal;
@@ -187,10 +188,7 @@ pub use affinity::CorePinning;
 pub use block_on::block_on;
 pub use builder::Builder;
 pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};
-pub use current::{
-    ShutdownRequested, YieldNow, run, shutdown_requested, spawn, spawn_local, try_spawn,
-    try_spawn_local, yield_now,
-};
+pub use current::{YieldNow, run, spawn, spawn_local, try_spawn, try_spawn_local, yield_now};
 pub use error::{JoinError, RejectReason, Rejected};
 pub use event_loop::EventLoop;
 pub use event_loop::bound::LoopBound;
@@ -203,6 +201,7 @@ pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
 pub use report::{Cause, LoopReport, TerminationReport};
 pub use settings::{CloseChannels, RejectPolicy, Verdict, WaitStrategy};
+pub use shutdown_requested::{ShutdownRequested, shutdown_requested};
 pub use task::join::JoinHandle;
 pub use termination::TerminationFuture;
 

@@ -15,13 +15,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::current::{ShutdownRequested, shutdown_requested};
 use crate::event_loop::EventLoop;
 use crate::group::EventLoopGroup;
 use crate::group::core::GroupCore;
 use crate::net::TcpStream;
 use crate::net::server::handle::{Host, Seat, Started, State};
 use crate::net::tcp::TcpListener;
+use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::{Arc, Weak};
 use crate::time::sleep;
 
