@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::group::{Flag, adds_up, group, sleeping_group};
 use super::{explore, explore_whole, unexplored};
-use crate::current::ShutdownRequested;
 use crate::report::Cause;
+use crate::shutdown_requested::ShutdownRequested;
 use crate::sync::{Arc, AtomicUsize, Ordering, thread};
 use crate::{RejectReason, block_on};
 
