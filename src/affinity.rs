@@ -11,6 +11,16 @@ use crate::builder::{Builder, invalid};
 use crate::settings::Place;
 
 /// Which core each loop runs on; see [`Builder::pin_cores`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{CorePinning, EventLoopGroup};
+///
+/// assert_eq!(CorePinning::default(), CorePinning::None);
+/// let nowhere = EventLoopGroup::builder().pin_cores(CorePinning::List(Vec::new()));
+/// assert!(nowhere.build().is_err()); // a list needs a core
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CorePinning {

@@ -314,6 +314,15 @@ pub fn yield_now() -> YieldNow {
 }
 
 /// The future of [`yield_now`].
+///
+/// # Examples
+///
+/// ```
+/// let mut test = loopgroup::testing::TestLoop::new();
+/// let once: loopgroup::YieldNow = loopgroup::yield_now();
+/// test.spawn(once);
+/// assert_eq!(test.run_until_stalled(), 2); // away, and back
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]
 pub struct YieldNow {

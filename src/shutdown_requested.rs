@@ -55,6 +55,28 @@ pub fn shutdown_requested() -> ShutdownRequested {
 }
 
 /// The future of [`shutdown_requested`].
+///
+/// # Examples
+///
+/// ```
+/// use futures::future::{Either, select};
+/// use loopgroup::{EventLoopGroup, ShutdownRequested, time::interval};
+/// use std::{pin::pin, time::Duration};
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let beats = group.spawn(async {
+///     let mut end: ShutdownRequested = loopgroup::shutdown_requested(); // one, for all rounds
+///     let mut ticks = interval(Duration::from_secs(1));
+///     let mut beats = 0;
+///     while let Either::Right(_) = select(&mut end, pin!(ticks.tick())).await {
+///         beats += 1;
+///     }
+///     beats
+/// });
+/// group.drain(Duration::from_secs(60)).wait();
+/// println!("{} beats", loopgroup::block_on(beats).unwrap());
+/// # std::io::Result::Ok(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct ShutdownRequested {
     /// The loops that are still to be waited for, the next one last; a group shuts down when all its

@@ -283,13 +283,37 @@ macro_rules! stream {
 
         stream!(@delegate $stream, |this| &mut &*this);
 
-        #[doc = concat!("The reading half of a stream; see [`into_split`](", stringify!($stream), "::into_split).")]
+        /// The reading half of a stream.
+        ///
+        #[doc = concat!("See [`into_split`](", stringify!($stream), "::into_split).")]
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// let (ours, _theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
+        /// let (read, _write) = ours.into_split();
+        /// assert!(read.as_ref().take_error()?.is_none()); // the stream that they share
+        /// # std::io::Result::Ok(())
+        /// ```
         #[derive(Debug)]
         pub struct $read_half(std::sync::Arc<$stream>);
 
         /// The writing half of a stream; dropping it shuts the direction down.
         ///
         #[doc = concat!("See [`into_split`](", stringify!($stream), "::into_split).")]
+        ///
+        /// # Examples
+        ///
+        /// ```
+        /// use futures::io::AsyncReadExt;
+        ///
+        /// let (ours, mut theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
+        /// let (_read, write) = ours.into_split();
+        /// drop(write);
+        /// let end = loopgroup::run(async { theirs.read(&mut [0]).await })?;
+        /// assert_eq!(end?, 0); // nothing more will come
+        /// # std::io::Result::Ok(())
+        /// ```
         #[derive(Debug)]
         pub struct $write_half {
             stream: std::sync::Arc<$stream>,

@@ -364,6 +364,23 @@ impl fmt::Debug for UnixListener {
 }
 
 /// The connections of a [`UnixListener`].
+///
+/// # Examples
+///
+/// ```
+/// use futures::StreamExt;
+/// use loopgroup::net::{UnixIncoming, UnixListener, UnixStream};
+///
+/// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-stream", std::process::id()));
+/// loopgroup::run(async {
+///     let listener = UnixListener::bind(&path)?;
+///     let _client = UnixStream::connect(&path).await?;
+///     let mut connections: UnixIncoming<'_> = listener.incoming();
+///     assert!(connections.next().await.expect("it never ends").is_ok());
+///     std::fs::remove_file(&path)
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct UnixIncoming<'a>(&'a UnixListener);
