@@ -63,6 +63,25 @@ pub trait Chooser: Send + Sync {
     fn choose(&self, group: &GroupView<'_>) -> usize;
 }
 
+/// A closure is a chooser, too.
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, GroupView};
+///
+/// let last = |group: &GroupView<'_>| group.len() - 1;
+/// let group = EventLoopGroup::builder().loops(3).chooser(last).build()?;
+/// assert_eq!(group.next().index(), 2);
+/// # std::io::Result::Ok(())
+/// ```
+impl<F> Chooser for F
+where
+    F: Fn(&GroupView<'_>) -> usize + Send + Sync,
+{
+    fn choose(&self, group: &GroupView<'_>) -> usize {
+        self(group)
+    }
+}
+
 /// What a [`Chooser`] sees of its group; the figures may be a moment old.
 ///
 /// # Examples

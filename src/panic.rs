@@ -107,8 +107,7 @@ pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PanicSite {
-    /// A task or a closure, and its handle was dropped; or the function of a
-    /// [`RejectPolicy::Custom`](crate::RejectPolicy::Custom).
+    /// A task or a closure, and its handle was dropped.
     Task,
     /// The destructor of a future, a closure or an output.
     Destructor,

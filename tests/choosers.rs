@@ -453,3 +453,16 @@ fn spawn_on_a_loop_goes_through_the_chooser_of_its_group() {
         assert_eq!(group.block_on(spawned_on()), 0);
     });
 }
+
+#[test]
+fn a_closure_chooses() {
+    within(|| {
+        let last = |group: &GroupView<'_>| group.len() - 1;
+        let group = EventLoopGroup::builder()
+            .loops(3)
+            .chooser(last)
+            .build()
+            .unwrap();
+        assert!((0..5).all(|_| group.next().index() == 2));
+    });
+}

@@ -326,3 +326,44 @@ fn two_threads_that_wait_first_at_once_register_one_socket_once() {
         assert_eq!(group.next().registered_channels(), 0);
     });
 }
+
+#[test]
+fn a_unix_datagram_socket_moves_to_another_loop_and_goes_on_there() {
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        let (one, mut other) = UnixDatagram::pair().unwrap();
+        let target = group.loops()[1].clone();
+        let moved = group.spawn_on(0, async move {
+            let mut buf = [0; 8];
+            // Waits, and so is registered here.
+            let waits = timeout(Duration::from_millis(1), other.readable()).await;
+            assert!(waits.is_err());
+            assert_eq!(other.event_loop().map(|ev| ev.index()), Some(0));
+            other.migrate_to(&target).await?;
+            one.send(b"moved").await?;
+            let read = target.spawn(async move {
+                other.readable().await?;
+                let len = other.recv(&mut buf).await?;
+                io::Result::Ok((buf[..len].to_vec(), other.event_loop().map(|ev| ev.index())))
+            });
+            read.await.unwrap()
+        });
+        let (text, home) = block_on(moved).unwrap().unwrap();
+        assert_eq!((&*text, home), (&b"moved"[..], Some(1)));
+    });
+}
+
+#[test]
+fn a_unix_datagram_socket_knows_its_peer_once_it_is_connected() {
+    on_a_loop(|| async {
+        let path = TempPath::new("peer");
+        let _peer = UnixDatagram::bind(&path.0)?;
+        let socket = UnixDatagram::unbound()?;
+        let error = socket.peer_addr().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+        socket.connect(&path.0)?;
+        socket.writable().await?;
+        assert_eq!(socket.peer_addr()?.as_pathname(), Some(&*path.0));
+        Ok(())
+    });
+}

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
+use mio::Interest;
+
 use crate::event_loop::EventLoop;
 use crate::net::unix::{RETRY, cannot_bind};
 use crate::reactor::registered::Registered;
@@ -264,6 +266,73 @@ impl UnixDatagram {
         self.io
             .io(Direction::Read, |socket| socket.recv_from(buf))
             .await
+    }
+
+    /// Returns the address of the peer, if it is connected.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; `NotConnected` if it is not.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.io.get_ref().peer_addr()
+    }
+
+    /// Waits until there is something to receive; errors as [`recv`](UnixDatagram::recv).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it takes nothing.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.io.readable().await
+    }
+
+    /// Waits until it has room to send (of the peer's queue that says nothing); errors as
+    /// [`send`](UnixDatagram::send).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it takes nothing.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.io.writable().await
+    }
+
+    /// Tries an operation on the system's socket if it is, or may be, ready for it.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if it is not ready; else what `operation` returns.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{io::Interest, net::UnixDatagram};
+    ///
+    /// let text = loopgroup::run(async {
+    ///     let (one, other) = UnixDatagram::pair()?;
+    ///     one.send(b"hello").await?;
+    ///     other.readable().await?;
+    ///     let mut buf = [0; 8];
+    ///     let len = other.try_io(Interest::READABLE, |socket| socket.recv(&mut buf))?;
+    ///     std::io::Result::Ok(buf[..len].to_vec())
+    /// })??;
+    /// assert_eq!(text, b"hello");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_io<R>(
+        &self,
+        interest: Interest,
+        operation: impl FnOnce(&net::UnixDatagram) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.io.try_io(interest, operation)
+    }
+
+    /// Moves it to another loop.
+    ///
+    /// # Errors
+    ///
+    /// If that loop cannot be started, has no selector or has ended.
+    pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
+        self.io.migrate_to(event_loop).await
     }
 
     /// Returns the loop that the socket is registered with, if it is.
