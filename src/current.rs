@@ -345,9 +345,17 @@ impl Future for YieldNow {
 #[cold]
 #[track_caller]
 pub(crate) fn no_context(what: &str) -> ! {
+    // What `group.block_on` lends its thread are the group's loops; none of them is this thread.
+    let (places, instead) = match what {
+        "spawn_local" => ("or inside loopgroup::run", "group.spawn_with"),
+        _ => (
+            "inside loopgroup::run or inside group.block_on",
+            "group.spawn",
+        ),
+    };
     panic!(
         "loopgroup::{what} needs an event loop around it, and this thread is none: call it inside \
-         a task, inside loopgroup::run or (but for spawn_local) inside group.block_on; \
-         from anywhere else submit through a handle, such as group.spawn or ev.spawn_with"
+         a task, {places}; from anywhere else submit through a handle, such as {instead} or \
+         ev.spawn_with"
     )
 }

@@ -55,7 +55,13 @@ impl fmt::Display for RejectReason {
             RejectReason::NoSuchLoop => f.write_str("the group has no loop with this index"),
             RejectReason::NoContext => f.write_str(
                 "this thread is not an event loop: submit through a group or loop handle, \
-                 or call this inside a task, loopgroup::run or group.block_on",
+                 or call this inside a task or loopgroup::run (inside group.block_on spawn works, \
+                 spawn_local does not)",
+            ),
+            // What the system calls "would block" here is that it has no more to give.
+            RejectReason::ThreadStart(io::ErrorKind::WouldBlock) => f.write_str(
+                "the event loop's thread could not be started: a limit on threads or memory is \
+                 reached, or thread_stack_size is too large",
             ),
             RejectReason::ThreadStart(kind) => {
                 write!(f, "the event loop's thread could not be started: {kind}")

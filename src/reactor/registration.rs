@@ -70,8 +70,8 @@ impl Watched {
         let Some(table) = &home.port.table else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "this event loop has no selector (its group was built without_io): \
-                 use the socket on a loop of a group with I/O",
+                "this event loop has no selector (its group was built without_io, or it is a loop of \
+                 loopgroup::testing): use the socket on a loop of a group with I/O",
             ));
         };
         home.ensure_started()
