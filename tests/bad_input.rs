@@ -72,6 +72,10 @@ fn an_address_that_is_none_is_invalid_and_named() {
                 );
                 let expected = format!("cannot look up {text:?}: ");
                 assert!(error.to_string().starts_with(&expected), "{error}");
+                assert!(
+                    error.to_string().ends_with("(expected \"host:port\")"),
+                    "{error}"
+                );
             }
             let socket = UdpSocket::bind("127.0.0.1:0").await?;
             let error = socket.send_to(b"x", text).await.unwrap_err();

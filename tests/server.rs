@@ -500,17 +500,21 @@ fn what_a_server_cannot_use_is_an_error_that_says_so() {
         error(
             bound().workers(&executors).serve(echo),
             Unsupported,
-            "without_io",
+            "the workers group was built without_io",
         );
         let server = bound().workers(&workers).boss(&executors);
-        error(server.serve(echo), Unsupported, "boss");
+        error(server.serve(echo), Unsupported, "the boss group");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let server = Server::bind(address).unwrap().workers(&workers);
         error(server.serve(echo), AddrInUse, &address.to_string());
         let ended = group(1);
         ended.shutdown_now().wait();
-        error(bound().workers(&ended).serve(echo), BrokenPipe, "shut down");
+        error(
+            bound().workers(&ended).serve(echo),
+            BrokenPipe,
+            "accept for the server refuses: the event loop is shut down",
+        );
 
         for nonsense in [
             "",

@@ -58,7 +58,12 @@ pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Resul
             };
             let found = blocking::unblock(look_up).await?;
             let found = found.map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot look up {name:?}: {error}"))
+                let hint = match error.kind() {
+                    io::ErrorKind::InvalidInput => " (expected \"host:port\")",
+                    _ => "",
+                };
+                let text = format!("cannot look up {name:?}: {error}{hint}");
+                io::Error::new(error.kind(), text)
             })?;
             (found, format!("{name:?}"))
         }

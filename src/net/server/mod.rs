@@ -318,7 +318,9 @@ impl Server {
             };
             if let Err(rejected) = home.try_spawn_at(acceptor.run(), location) {
                 state.stop(); // those that run already
-                return Err(Rejected::new((), rejected.reason()).into());
+                let error = io::Error::from(Rejected::new((), rejected.reason()));
+                let text = format!("the group that should accept for the server refuses: {error}");
+                return Err(io::Error::new(error.kind(), text));
             }
         }
         Ok(ServerHandle::new(state))
@@ -326,16 +328,17 @@ impl Server {
 
     /// The groups that accept and serve, each with I/O.
     fn groups(&self) -> io::Result<(EventLoopGroup, EventLoopGroup)> {
-        let (boss, workers) = match (&self.boss, &self.workers) {
-            (Some(boss), Some(workers)) => (boss, workers),
-            (Some(one), None) | (None, Some(one)) => (one, one),
+        let ((boss, accepts), (workers, serves)) = match (&self.boss, &self.workers) {
+            (Some(boss), Some(workers)) => ((boss, "boss"), (workers, "workers")),
+            (Some(one), None) => ((one, "boss"), (one, "boss")),
+            (None, Some(one)) => ((one, "workers"), (one, "workers")),
             (None, None) => {
                 return Err(invalid(
                     "a server needs loops: call workers(&group) before serve",
                 ));
             }
         };
-        for (group, role) in [(boss, "boss"), (workers, "workers")] {
+        for (group, role) in [(boss, accepts), (workers, serves)] {
             if !group.has_io() {
                 let text = format!(
                     "the {role} group was built without_io and cannot wait for sockets: give the server \
