@@ -214,7 +214,7 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 /// # Panics
 ///
 /// Polling it again after it was ready panics.
-#[must_use = "dropping it does not cancel the closure; use drop() or let _ = to say so"]
+#[must_use = "dropping it does not cancel the closure; use drop() to say so"]
 pub struct Scheduled<T> {
     handle: Mutex<Option<JoinHandle<T>>>,
     phase: Arc<AtomicU8>,

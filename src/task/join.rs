@@ -40,7 +40,7 @@ use crate::task::harness::Outcome;
 /// assert_eq!(group.block_on(handle).unwrap(), 42);
 /// # std::io::Result::Ok(())
 /// ```
-#[must_use = "dropping a JoinHandle detaches the task; use drop() or let _ = to say so"]
+#[must_use = "dropping a JoinHandle detaches the task; use drop() to say so"]
 pub struct JoinHandle<T>(Repr<T>);
 
 enum Repr<T> {
