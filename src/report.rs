@@ -36,7 +36,8 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 pub enum Cause {
     /// Nothing happened for the whole quiet period.
     Quiet,
-    /// Nothing was left to do and nobody was left who could submit.
+    /// Nothing was left to do and nobody was left who could submit; or, at a graceful shutdown, the loop was
+    /// never used.
     Idle,
     /// `drain`: no task was live or queued any more.
     Drained,

@@ -346,7 +346,8 @@ impl EventLoopGroup {
     ///
     /// A task that waits for longer than `quiet` is cancelled at its end; if handlers wait for slow
     /// things, see [`drain`](EventLoopGroup::drain). `timeout` bounds the shutdown also against tasks
-    /// that never come to rest.
+    /// that never come to rest. Each loop is quiet for itself: one without work ends although tasks of
+    /// another may still want to submit to it, and refuses them. `drain` keeps all until the last is done.
     ///
     /// # Errors
     ///
