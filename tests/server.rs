@@ -510,11 +510,12 @@ fn what_a_server_cannot_use_is_an_error_that_says_so() {
         error(server.serve(echo), AddrInUse, &address.to_string());
         let ended = group(1);
         ended.shutdown_now().wait();
-        error(
-            bound().workers(&ended).serve(echo),
-            BrokenPipe,
-            "accept for the server refuses: the event loop is shut down",
-        );
+        let server = bound().workers(&ended);
+        error(server.serve(echo), BrokenPipe, "the workers group");
+        let server = bound().boss(&workers).workers(&ended);
+        error(server.serve(echo), BrokenPipe, "the workers group");
+        let server = bound().boss(&ended).workers(&workers);
+        error(server.serve(echo), BrokenPipe, "the boss group");
 
         for nonsense in [
             "",

@@ -261,7 +261,8 @@ impl Server {
     /// # Errors
     ///
     /// `InvalidInput` if there is no group, or a figure is 0; `Unsupported` for a group built `without_io`;
-    /// `BrokenPipe` if the group is shut down; else what the system says when it cannot bind, as `AddrInUse`.
+    /// `BrokenPipe` if one of the groups is shut down, or was asked to; else what the system says when it
+    /// cannot bind, as `AddrInUse`.
     ///
     /// # Examples
     ///
@@ -345,6 +346,11 @@ impl Server {
                      a group with I/O, and let its handlers send work to this one"
                 );
                 return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+            }
+            if group.is_shutting_down() {
+                let text =
+                    format!("the {role} group is shut down: give the server one that is not");
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
             }
         }
         Ok((boss.clone(), workers.clone()))
