@@ -333,8 +333,13 @@ impl EventLoopGroup {
     /// nothing is left to do and nobody who could submit, or the timeout has passed. Each loop decides
     /// for itself: one may end while a task on another one still wants to submit to it, and is refused.
     ///
-    /// The first request sets the terms. A later one, also of another kind, only observes; but
-    /// [`shutdown_now`](EventLoopGroup::shutdown_now) shortens every other.
+    /// The first request sets the terms, later ones observe; [`shutdown_now`](EventLoopGroup::shutdown_now) shortens.
+    ///
+    /// ```
+    /// let report = loopgroup::EventLoopGroup::new(1)?.shutdown_gracefully().wait();
+    /// assert!(!report.loops()[0].started()); // never used: no thread, and over at once
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
             quiet: shutdown::QUIET,

@@ -189,6 +189,15 @@ mod tests {
         assert!(queue.reset(first, 5));
         assert_eq!((queue.pop_due(5), queue.pop_due(5)), (Some('b'), Some('a')));
         assert!(!queue.reset(first, 9), "a fired entry is gone");
+        let second = queue.insert(6, 'c');
+        assert!(queue.reset(second, 7));
+        queue.insert(7, 'd');
+        let order = (queue.pop_due(7), queue.pop_due(7));
+        assert_eq!(
+            order,
+            (Some('c'), Some('d')),
+            "and ahead of those that come later"
+        );
     }
 
     #[test]
@@ -229,7 +238,7 @@ mod tests {
         let mut queue = Queue::new();
         let keys: Vec<_> = (0..2_000).map(|value| queue.insert(1, value)).collect();
         while queue.pop_due(1).is_some() {}
-        assert_eq!(queue.slots.capacity(), 0);
+        assert_eq!((queue.near.capacity(), queue.slots.capacity()), (0, 0));
         for value in 0..2_000 {
             queue.insert(2, value);
         }
