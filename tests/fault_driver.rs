@@ -111,6 +111,7 @@ mod driver {
             // The tracer has to be there before the first call; it is, once there is this file.
             if let Some(go) = std::env::var_os("LOOPGROUP_GO") {
                 while !Path::new(&go).exists() {
+                    // Another process makes it: nothing here could wait for that. Not a yield: spinning is measured.
                     thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -182,6 +183,7 @@ mod driver {
                     status = LEAKS;
                     break;
                 }
+                // Nobody announces the end of a thread of the system. Not a yield: spinning is measured.
                 thread::sleep(Duration::from_millis(1));
             }
         }
