@@ -6,6 +6,24 @@
 //! [`EventLoopGroup`], which take `Send` futures from any thread. Give every builder a [`Timer`]: with a timeout
 //! and no timer hyper panics.
 //!
+//! ```
+//! use hyper::rt::{Read, Timer as _, Write};
+//! use loopgroup::{compat::hyper::Timer, net::UnixStream};
+//! use std::time::Duration;
+//!
+//! fn serve<S: Read + Write>(_stream: S) {} // as hyper's connections take them
+//!
+//! loopgroup::run(async {
+//!     let (ours, _theirs) = UnixStream::pair()?;
+//!     serve(ours);
+//!     Timer.sleep(Duration::from_millis(1)).await;
+//!     std::io::Result::Ok(())
+//! })??;
+//! # std::io::Result::Ok(())
+//! ```
+//!
+//! Servers and clients are in `examples/ecosystem`.
+//!
 //! hyper has no way to hear of a refusal. Where a loop is shut down, what it should execute is dropped, which
 //! hyper's connection sees as a closed channel, and counted as rejected in the loop's report.
 //!

@@ -53,6 +53,7 @@ macro_rules! descriptors {
 mod addr;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 mod credentials;
+mod incoming;
 mod server;
 mod stream;
 mod tcp;
@@ -64,8 +65,9 @@ pub use addr::ToSocketAddrs;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "peer-cred")))]
 pub use credentials::UCred;
+pub use incoming::Incoming;
 pub use server::{Server, ServerHandle, ServerReport};
-pub use tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixIncoming, UnixListener, UnixOwnedReadHalf, UnixOwnedWriteHalf, UnixStream};
 pub use unix_datagram::UnixDatagram;

@@ -7,13 +7,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::Stream;
 use futures::io::{AsyncRead, AsyncWrite};
 use mio::Interest;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::EventLoop;
 use crate::net::addr::{ToSocketAddrs, first};
+use crate::net::incoming::Incoming;
 use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
@@ -150,7 +150,7 @@ impl TcpListener {
 
     /// Returns the connections as a stream, which never ends; see [an example](crate::guide::sockets#connect-and-accept).
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming(self)
+        Incoming::of(self)
     }
 
     /// Returns the loop that the listener is registered with, if it is.
@@ -164,22 +164,6 @@ impl fmt::Debug for TcpListener {
         f.debug_tuple("TcpListener")
             .field(&self.local_addr())
             .finish()
-    }
-}
-
-/// The connections of a [`TcpListener`].
-#[derive(Debug)]
-#[must_use = "streams do nothing unless polled"]
-pub struct Incoming<'a>(&'a TcpListener);
-
-impl Stream for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0
-            .poll_accept(cx)
-            .map_ok(|(stream, _)| stream)
-            .map(Some)
     }
 }
 
