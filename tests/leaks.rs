@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use loopgroup::EventLoopGroup;
 use loopgroup::blocking::BlockingGroup;
-use util::{DropCount, alone, entries, eventually, setting, thread_of};
+use util::{
+    DropCount, alone, entries, eventually, eventually_within, patiently, setting, thread_of,
+};
 
 struct Counting;
 
@@ -63,14 +65,19 @@ fn cycles() -> u64 {
 }
 
 /// Runs `cycle` once to warm up and then `times` times; nothing may be left of those.
-fn repeat(times: u64, mut cycle: impl FnMut()) {
+fn repeat(times: u64, cycle: impl FnMut()) {
+    repeat_with(patiently(Duration::from_secs(30)), times, cycle);
+}
+
+/// As [`repeat`]; threads have `patience` to end.
+fn repeat_with(patience: Duration, times: u64, mut cycle: impl FnMut()) {
     // The threads of the test harness allocate on their way into their own waits.
     eventually("the harness waits for this test", others_sleep);
     let threads = || entries("/proc/self/task");
     let few = threads();
     // The system lists a thread for a moment after it was joined.
     let held = || {
-        eventually("the threads are gone", || threads() == few);
+        eventually_within(patience, "the threads are gone", || threads() == few);
         (LIVE.load(Ordering::SeqCst), entries("/proc/self/fd"))
     };
     cycle();
@@ -270,26 +277,39 @@ fn a_hundred_thousand_live_tasks_are_freed_by_a_shutdown() {
 
 /// What a check of leaks is worth: it finds the smallest one.
 #[test]
-fn a_byte_or_a_descriptor_that_is_left_is_found() {
-    alone("a_byte_or_a_descriptor_that_is_left_is_found", || {
-        let found = |leak: &mut dyn FnMut()| {
-            let repeating = catch_unwind(AssertUnwindSafe(|| repeat(1, leak)));
-            let payload = repeating.expect_err("a leak passes for none");
-            let text = payload.downcast_ref::<String>().expect("an assertion");
-            assert!(text.contains("bytes, descriptors"), "{text}");
-        };
-        found(&mut || {
-            // Hidden from the optimiser, which would save the allocation.
-            black_box(Box::leak(Box::new(0_u8)));
-        });
-        found(&mut || {
-            let _ = fs::File::open("/dev/null").unwrap().into_raw_fd();
-        });
-        // A group that is never ended, with its loop and what that holds.
-        found(&mut || {
-            let group = EventLoopGroup::new(1).unwrap();
-            let _ = ManuallyDrop::new(group);
-        });
-        repeat(1, || ());
-    });
+fn a_byte_a_descriptor_or_a_thread_that_is_left_is_found() {
+    alone(
+        "a_byte_a_descriptor_or_a_thread_that_is_left_is_found",
+        || {
+            let found = |what: &str, patience: Duration, leak: &mut dyn FnMut()| {
+                let repeating = AssertUnwindSafe(|| repeat_with(patience, 1, leak));
+                let payload = catch_unwind(repeating).expect_err("a leak passes for none");
+                let text = payload.downcast_ref::<String>().expect("an assertion");
+                assert!(text.contains(what), "{text}");
+            };
+            let usual = patiently(Duration::from_secs(30));
+            found("bytes, descriptors", usual, &mut || {
+                // Hidden from the optimiser, which would save the allocation.
+                black_box(Box::leak(Box::new(0_u8)));
+            });
+            found("bytes, descriptors", usual, &mut || {
+                let _ = fs::File::open("/dev/null").unwrap().into_raw_fd();
+            });
+            // A group that is never ended, with its loop and what that holds.
+            found("bytes, descriptors", usual, &mut || {
+                let group = EventLoopGroup::new(1).unwrap();
+                let _ = ManuallyDrop::new(group);
+            });
+            // The same, with its loop at work: the thread is what is seen first.
+            found(
+                "the threads are gone",
+                Duration::from_millis(100),
+                &mut || {
+                    let group = ManuallyDrop::new(EventLoopGroup::new(1).unwrap());
+                    thread_of(group.next());
+                },
+            );
+            repeat(1, || ());
+        },
+    );
 }

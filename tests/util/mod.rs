@@ -83,7 +83,13 @@ pub fn setting(name: &str) -> Option<u64> {
 /// Waits until `condition` holds; for things that nobody announces (the end of an OS thread).
 #[track_caller]
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + patiently(Duration::from_secs(30));
+    eventually_within(patiently(Duration::from_secs(30)), what, condition);
+}
+
+/// As [`eventually`], with a patience of its own: short where it is known to be in vain.
+#[track_caller]
+pub fn eventually_within(patience: Duration, what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + patience;
     while !condition() {
         assert!(Instant::now() < deadline, "never happened: {what}");
         thread::yield_now();
