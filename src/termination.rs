@@ -6,7 +6,8 @@
 //! - Wakers are woken outside the lock, each one contained: a panicking waker does not keep the
 //!   others from their news.
 //! - `wait` also joins the threads that this crate started, so that nothing of a loop is left
-//!   when it returns.
+//!   when it returns. A thread that nobody can wait for any more is let go: a waker that outlives
+//!   its loop keeps the loop's termination, but not the stack of a thread that has ended.
 
 use std::fmt;
 use std::future::Future;
@@ -27,12 +28,14 @@ use crate::waiters::Waiters;
 /// Locked for the whole join, so that every waiter returns after it.
 pub(crate) type ThreadSlot = Arc<Mutex<Option<JoinHandle<()>>>>;
 
+/// Threads to join: kept by the futures that may do so, and by whoever may make such a future.
+type Threads = Mutex<Vec<ThreadSlot>>;
+
 /// The state that all futures of one group or loop share.
 pub(crate) struct Termination {
     state: Mutex<State>,
     ended: Condvar,
-    /// Threads to join.
-    threads: Mutex<Vec<ThreadSlot>>,
+    threads: Mutex<Arc<Threads>>,
     /// Submissions that were refused before a loop was chosen.
     strays: Arc<AtomicU64>,
     on_panic: Option<Arc<PanicHandler>>,
@@ -55,7 +58,7 @@ impl Termination {
                 waiters: Waiters::new(),
             }),
             ended: Condvar::new(),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::default(),
             strays: Arc::default(),
             on_panic,
         })
@@ -95,14 +98,24 @@ impl Termination {
 
     /// Keeps a thread to be joined by [`TerminationFuture::wait`].
     pub(crate) fn adopt(&self, thread: ThreadSlot) {
-        self.threads.lock().push(thread);
+        self.threads().lock().push(thread);
     }
 
     /// Forgets a thread that did not come to be.
     pub(crate) fn disown(&self, thread: &ThreadSlot) {
-        self.threads
+        self.threads()
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
+    }
+
+    /// Leaves the threads to the futures that there are: nobody can ask for another one.
+    pub(crate) fn abandon(&self) {
+        let abandoned = std::mem::take(&mut *self.threads.lock());
+        drop(abandoned);
+    }
+
+    fn threads(&self) -> Arc<Threads> {
+        Arc::clone(&self.threads.lock())
     }
 
     pub(crate) fn count_stray(&self) {
@@ -112,6 +125,7 @@ impl Termination {
     pub(crate) fn future(self: &Arc<Termination>) -> TerminationFuture {
         TerminationFuture {
             termination: Arc::clone(self),
+            threads: self.threads(),
             key: None,
         }
     }
@@ -164,6 +178,7 @@ impl Termination {
 #[must_use = "the shutdown goes on without it, but nobody sees its end; await it, or call wait()"]
 pub struct TerminationFuture {
     termination: Arc<Termination>,
+    threads: Arc<Threads>,
     key: Option<usize>,
 }
 
@@ -196,7 +211,7 @@ impl TerminationFuture {
         if context::is_leaving() {
             return report;
         }
-        let threads = self.termination.threads.lock().clone();
+        let threads = self.threads.lock().clone();
         for slot in threads {
             let mut slot = slot.lock();
             if let Some(thread) = slot.take() {
@@ -253,7 +268,11 @@ impl Future for TerminationFuture {
 
 impl Clone for TerminationFuture {
     fn clone(&self) -> TerminationFuture {
-        self.termination.future()
+        TerminationFuture {
+            termination: Arc::clone(&self.termination),
+            threads: Arc::clone(&self.threads),
+            key: None,
+        }
     }
 }
 
@@ -286,7 +305,8 @@ mod tests {
             termination.adopt(Arc::clone(slot));
         }
         termination.disown(&slots[1]);
-        let left = termination.threads.lock();
+        let threads = termination.threads();
+        let left = threads.lock();
         assert_eq!(left.len(), 2);
         assert!(Arc::ptr_eq(&left[0], &slots[0]) && Arc::ptr_eq(&left[1], &slots[2]));
     }

@@ -249,6 +249,51 @@ fn a_waker_that_outlives_its_group_holds_a_task_and_gives_it_back() {
     );
 }
 
+/// Kilobytes of address space.
+fn mapped() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    let number = line.unwrap().trim().split(' ').next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn a_waker_that_outlives_its_group_keeps_no_stack_of_a_thread_that_nobody_joins() {
+    const STACK: usize = 64 << 20; // too large for the cache of the C library
+    alone(
+        "a_waker_that_outlives_its_group_keeps_no_stack_of_a_thread_that_nobody_joins",
+        || {
+            let wakers = Arc::new(Mutex::new(Vec::<Waker>::new()));
+            let few = entries("/proc/self/task");
+            let before = mapped();
+            for round in 0..32 {
+                let builder = EventLoopGroup::builder().loops(1).thread_stack_size(STACK);
+                let group = builder.build().unwrap();
+                let shown = Arc::clone(&wakers);
+                drop(group.spawn(poll_fn(move |cx| {
+                    shown.lock().unwrap().push(cx.waker().clone());
+                    Poll::<()>::Pending
+                })));
+                thread_of(group.next());
+                // The future of one loop goes before all handles, or after them.
+                let end = group.next().termination();
+                loopgroup::block_on(group.shutdown_now());
+                if round % 2 == 0 {
+                    drop(end);
+                    drop(group);
+                } else {
+                    drop(group);
+                    drop(end);
+                }
+                eventually("the thread is gone", || entries("/proc/self/task") == few);
+            }
+            assert_eq!(wakers.lock().unwrap().len(), 32);
+            let more = mapped() - before;
+            assert!(more < 16 * (STACK as u64 >> 10), "{more} kB more");
+        },
+    );
+}
+
 #[test]
 fn a_hundred_thousand_live_tasks_are_freed_by_a_shutdown() {
     const TASKS: usize = 100_000;

@@ -36,7 +36,7 @@ use crate::event_loop::state::State;
 use crate::group::EventLoopGroup;
 use crate::metrics::LoopMetrics;
 use crate::panic::{PanicSite, contain_drop, discard};
-use crate::sync::{Arc, Ordering, fence};
+use crate::sync::{Arc, Ordering};
 use crate::termination::TerminationFuture;
 
 /// A handle to one event loop.
@@ -410,16 +410,7 @@ impl Clone for EventLoop {
 
 impl Drop for EventLoop {
     fn drop(&mut self) {
-        let before = self.shared.handles.fetch_sub(1, Ordering::AcqRel);
-        // The last one besides the group's own: a loop that shuts down may end now.
-        if before == 2 {
-            // Pairs with the fence in `Shared::is_unreachable`: either the shutdown is seen here, or the
-            // loop that shuts down sees that this handle is gone.
-            fence(Ordering::SeqCst);
-            if self.state().is_shutting_down() {
-                self.shared.nudge();
-            }
-        }
+        self.shared.handle_gone();
     }
 }
 

@@ -254,9 +254,27 @@ impl Shared {
         if self.token.strong_count() > 0 {
             return false;
         }
-        // Pairs with the fence in the drop of a handle.
+        // Pairs with the fence below.
         fence(Ordering::SeqCst);
         self.handles.load(Ordering::Acquire) <= 1
+    }
+
+    /// Notes the end of a handle.
+    pub(crate) fn handle_gone(&self) {
+        match self.handles.fetch_sub(1, Ordering::AcqRel) {
+            // The last one besides the group's own: a loop that shuts down may end now.
+            2 => {
+                // Pairs with the fence above: either the shutdown is seen here, or the loop that shuts
+                // down sees that this handle is gone.
+                fence(Ordering::SeqCst);
+                if self.state.get().is_shutting_down() {
+                    self.nudge();
+                }
+            }
+            // The group's own one, too: the loop has ended. Only wakers may keep it.
+            1 => self.termination.abandon(),
+            _ => {}
+        }
     }
 
     pub(crate) fn report_panic(
