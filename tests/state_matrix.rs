@@ -10,7 +10,6 @@
 mod util;
 
 use std::future::Future;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -506,6 +505,7 @@ struct Scene {
     finished: Mutex<Option<bool>>,
     answer: Mutex<Answer>,
     left: Mutex<Left>,
+    forgotten: Mutex<Option<JoinHandle<Output>>>,
 }
 
 impl Scene {
@@ -566,9 +566,8 @@ impl Scene {
                 let mut cancelling: Cancelling = Box::pin(handle.cancel());
                 let _ = self.ask_cancelling(&mut cancelling, &waker);
             }
-            Action::Forget => {
-                let _ = ManuallyDrop::new(handle);
-            }
+            // Until everything has been seen: only then can a leak of the crate's be told from this one.
+            Action::Forget => *self.forgotten.lock().unwrap() = Some(handle),
         }
     }
 
@@ -676,6 +675,7 @@ fn observe(cell: Cell, sabotage: Option<Sabotage>) -> Seen {
         finished: Mutex::new(None),
         answer: Mutex::new(Answer::NotAsked),
         left: Mutex::new(Left::Nothing),
+        forgotten: Mutex::new(None),
     });
     test.let_go();
 
@@ -730,7 +730,7 @@ fn observe(cell: Cell, sabotage: Option<Sabotage>) -> Seen {
         *scene.finished.lock().unwrap(),
         *scene.answer.lock().unwrap(),
     );
-    Seen {
+    let seen = Seen {
         finished: finished.unwrap(),
         polls: count(&log.polls),
         drops: count(&log.drops),
@@ -747,7 +747,11 @@ fn observe(cell: Cell, sabotage: Option<Sabotage>) -> Seen {
             report.rejected(),
         ],
         left: test.pending(),
-    }
+    };
+    drop(scene.forgotten.lock().unwrap().take());
+    // A circle: it keeps its task, whose loop keeps the handler of panics, which keeps the log.
+    drop(log.waker.lock().unwrap().take());
+    seen
 }
 
 fn spawn(test: &mut TestLoop, kind: Kind, body: Body) -> JoinHandle<Output> {
