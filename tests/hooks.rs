@@ -99,6 +99,27 @@ fn hooks_wait_until_the_queue_is_empty() {
 }
 
 #[test]
+fn hooks_wait_for_a_task_that_goes_on_by_itself() {
+    within(|| {
+        let (group, ev) = one_loop();
+        let journal = Journal::default();
+        ev.add_shutdown_hook(journal.hook(2)).unwrap();
+        let (asking, busy) = (group.clone(), journal.clone());
+        let task = group.spawn(async move {
+            // Nothing comes in from outside: it stands in the loop's own queue, for more than one turn.
+            drop(asking.drain(LONG));
+            for _ in 0..10_000 {
+                loopgroup::yield_now().await;
+            }
+            busy.note(1);
+        });
+        group.block_on(task).unwrap();
+        group.termination().wait();
+        assert_eq!(journal.entries(), [1, 2]);
+    });
+}
+
+#[test]
 fn hooks_do_not_run_before_the_shutdown() {
     within(|| {
         let (group, ev) = one_loop();
