@@ -463,6 +463,42 @@ fn options_are_set_and_read_back() {
 }
 
 #[test]
+fn an_option_beyond_what_the_system_counts_is_the_most_and_never_the_least() {
+    on_a_loop(|| async {
+        let (client, _server) = pair().await?;
+        // Not a reset, which zero would be: neither what is cut off nor what is too small to count.
+        for (asked, seconds) in [
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(1_500), 2),
+            (Duration::from_secs(1 << 32), i32::MAX as u64),
+            (Duration::MAX, i32::MAX as u64),
+            (Duration::ZERO, 0),
+        ] {
+            client.set_linger(Some(asked))?;
+            let seconds = Duration::from_secs(seconds);
+            assert_eq!(client.linger()?, Some(seconds), "{asked:?}");
+        }
+        client.set_linger(None)?;
+        let refused = client.set_keepalive(Some(Duration::MAX)).unwrap_err();
+        assert_eq!(
+            refused.kind(),
+            io::ErrorKind::InvalidInput,
+            "said, not cut off"
+        );
+        for huge in [1 << 32, usize::MAX] {
+            client.set_recv_buffer_size(0)?;
+            client.set_send_buffer_size(0)?;
+            let least = (client.recv_buffer_size()?, client.send_buffer_size()?);
+            client.set_recv_buffer_size(huge)?;
+            client.set_send_buffer_size(huge)?;
+            assert!(client.recv_buffer_size()? > least.0, "{huge}");
+            assert!(client.send_buffer_size()? > least.1, "{huge}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn peeking_takes_nothing_and_vectored_calls_fill_every_buffer() {
     on_a_loop(|| async {
         let (mut client, mut server) = pair().await?;

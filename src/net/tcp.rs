@@ -21,6 +21,9 @@ use crate::reactor::source::Direction;
 /// Connections that may wait to be accepted; the system may allow fewer.
 pub(super) const BACKLOG: usize = 1024;
 
+/// The most that the system takes in an option; cut off to its size, a larger number may be nothing at all.
+const MOST: usize = i32::MAX as usize;
+
 /// Waits for TCP connections.
 ///
 /// All it can do is shown in [the guide](crate::guide::sockets#connect-and-accept).
@@ -323,13 +326,14 @@ impl TcpStream {
     /// [Example](crate::guide::sockets#options)
     ///
     /// Closing is what the drop does, and it waits although the socket is non-blocking: with any other
-    /// time than zero, do not drop the stream on a loop.
+    /// time than zero, do not drop the stream on a loop. The system counts whole seconds: a part of one
+    /// is one more, and more than it can count is the most that it can.
     ///
     /// # Errors
     ///
     /// What the system says.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        self.options().set_linger(linger)
+        self.options().set_linger(linger.map(whole_seconds))
     }
 
     /// Returns `SO_LINGER`.
@@ -371,7 +375,7 @@ impl TcpStream {
     ///
     /// What the system says.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.options().set_recv_buffer_size(bytes)
+        self.options().set_recv_buffer_size(bytes.min(MOST))
     }
 
     /// Returns the size of the system's receive buffer, in bytes.
@@ -389,7 +393,7 @@ impl TcpStream {
     ///
     /// What the system says.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.options().set_send_buffer_size(bytes)
+        self.options().set_send_buffer_size(bytes.min(MOST))
     }
 
     /// Returns the size of the system's send buffer, in bytes.
@@ -424,6 +428,12 @@ fn stream_socket(address: SocketAddr) -> io::Result<Socket> {
     )?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// So many seconds or one more: none would be a reset.
+fn whole_seconds(time: Duration) -> Duration {
+    let begun = u64::from(time.subsec_nanos() > 0);
+    Duration::from_secs(time.as_secs().saturating_add(begun).min(MOST as u64))
 }
 
 descriptors!(TcpListener, TcpStream);
