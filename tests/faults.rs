@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::io::Registered;
+use loopgroup::net::{self, Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener};
 use loopgroup::{Cause, EventLoop, EventLoopGroup, RejectReason, State, yield_now};
-use util::{Door, DropCount, alone, eventually, within};
+use util::{Door, DropCount, TempPath, alone, eventually, within};
 
 /// Larger than the address space of any process: no thread starts with it.
 const IMPOSSIBLE_STACK: usize = 1 << 47;
@@ -289,17 +290,53 @@ fn every_descriptor_is_close_on_exec() {
         eventually("the broken selector is rebuilt", || {
             selectors().len() == 3 * PER_LOOP
         });
-        let mut ours = 0;
-        for (fd, target) in descriptors() {
-            if before.iter().any(|(other, _)| *other == fd) || fd == null.as_raw_fd() {
-                continue;
-            }
-            ours += 1;
-            // SAFETY: asks for the flags of a descriptor; a closed one is an error.
-            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-            assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "{fd}: {target}");
-        }
+        drop(null);
+        let ours = assert_close_on_exec(&before);
         assert_eq!(ours, 9, "a selector, its double and a bell per loop");
+    });
+}
+
+/// Says of how many descriptors that were not there `before`.
+fn assert_close_on_exec(before: &[(RawFd, String)]) -> usize {
+    let mut ours = descriptors();
+    ours.retain(|(fd, _)| before.iter().all(|(other, _)| other != fd));
+    for (fd, target) in &ours {
+        // SAFETY: asks for the flags of a descriptor; a closed one is an error.
+        let flags = unsafe { libc::fcntl(*fd, libc::F_GETFD) };
+        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC, "{fd}: {target}");
+    }
+    ours.len()
+}
+
+#[test]
+fn every_socket_is_close_on_exec() {
+    // A program that is started by this one would hold ports and connections open.
+    alone("every_socket_is_close_on_exec", || {
+        let (path, other) = (TempPath::new("exec"), TempPath::new("exec-datagram"));
+        let main = async {
+            let before = descriptors();
+            let tcp = TcpListener::bind("127.0.0.1:0").await?;
+            let address = tcp.local_addr()?;
+            let unix = UnixListener::bind(&path.0)?;
+            let _accepted = futures::try_join!(
+                TcpStream::connect(address),
+                tcp.accept(),
+                net::UnixStream::connect(&path.0),
+                unix.accept(),
+            )?;
+            let _pairs = (net::UnixStream::pair()?, UnixDatagram::pair()?);
+            let _datagrams = (UnixDatagram::bind(&other.0)?, UnixDatagram::unbound()?);
+            let _udp = UdpSocket::bind("127.0.0.1:0").await?;
+            let shared = EventLoopGroup::new(1)?;
+            let server = Server::bind("127.0.0.1:0")?.workers(&shared);
+            let _server = server.reuse_port(true).serve(|_, _| async {})?;
+            let _signal = loopgroup::signal::ctrl_c();
+            // Two listeners and their four connections, four of pairs, two of paths, one of UDP, a
+            // selector with its double and bell, a server, and a signal's two ends.
+            assert_eq!(assert_close_on_exec(&before), 6 + 4 + 2 + 1 + 3 + 1 + 2);
+            io::Result::Ok(())
+        };
+        loopgroup::run(main).unwrap().unwrap();
     });
 }
 

@@ -463,6 +463,7 @@ fn options_are_set_and_read_back() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn an_option_beyond_what_the_system_counts_is_the_most_and_never_the_least() {
     on_a_loop(|| async {
         let (client, _server) = pair().await?;
