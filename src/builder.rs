@@ -438,6 +438,8 @@ impl fmt::Debug for Builder {
             .field("io_ratio", &self.io_ratio)
             .field("measure_time", &self.measure_time)
             .field("wait_strategy", &self.wait_strategy)
+            .field("close_channels", &self.close_channels)
+            .field("pinned", &self.placement.is_some())
             .field("io", &self.io)
             .finish_non_exhaustive()
     }

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use loopgroup::blocking::{BlockingGroup, WhenFull};
+use loopgroup::net::Server;
 use loopgroup::{
-    Builder, Chooser, EventLoopGroup, GroupView, LoopThread, RejectPolicy, RejectReason, State,
-    WaitStrategy, block_on,
+    Builder, Chooser, CloseChannels, CorePinning, EventLoopGroup, GroupView, LoopThread,
+    RejectPolicy, RejectReason, State, WaitStrategy, block_on,
 };
 use util::{alone, entries, stall, within};
 
@@ -273,6 +275,8 @@ struct Seen {
     hooks: usize,
     panics: usize,
     at_bound: Option<RejectReason>,
+    /// The settings that no group shows.
+    settings: String,
 }
 
 #[derive(Clone, Default)]
@@ -313,14 +317,26 @@ impl Observer {
             }),
             Box::new(|b| b.chooser(Last)),
             Box::new(|b| b.max_pending_tasks(1)),
-            Box::new(|b| b.reject_policy(RejectPolicy::Reject)),
+            Box::new(|b| {
+                let interval = Duration::from_micros(1);
+                b.reject_policy(RejectPolicy::Backoff {
+                    retries: 2,
+                    interval,
+                })
+            }),
             Box::new(|b| b.io_ratio(70)),
+            Box::new(|b| b.measure_time(true)),
+            Box::new(|b| b.slow_poll(Duration::from_secs(60))),
             Box::new(|b| b.wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(1)))),
+            Box::new(|b| b.close_channels(CloseChannels::Immediately)),
+            Box::new(|b| b.pin_cores(CorePinning::RoundRobin)),
             Box::new(Builder::without_io),
         ]
     }
 
-    fn look(&self, group: &EventLoopGroup) -> Seen {
+    fn look(&self, builder: Builder) -> Seen {
+        let settings = format!("{builder:?}");
+        let group = builder.build().unwrap();
         let ev = group.next();
         let release = stall(ev);
         // The panic is nobody's, so it goes to on_panic; it is also what fills the bound.
@@ -339,6 +355,7 @@ impl Observer {
             hooks: self.hooks.load(Ordering::SeqCst),
             panics: self.panics.load(Ordering::SeqCst),
             at_bound,
+            settings,
         }
     }
 }
@@ -376,15 +393,48 @@ fn the_order_of_setters_does_not_matter() {
             hooks: 1,
             panics: 1,
             at_bound: Some(RejectReason::QueueFull),
+            settings: "Builder { loops: Some(3), thread_stack_size: Some(2097152), \
+                       max_pending_tasks: Some(1), \
+                       reject_policy: Backoff { retries: 2, interval: 1µs }, io_ratio: 70, \
+                       measure_time: true, wait_strategy: SpinThenPark(1µs), \
+                       close_channels: Immediately, pinned: true, io: false, .. }"
+                .into(),
         };
         let mut dice = Dice(0x5EED);
         for round in 0..40 {
             let observer = Observer::default();
             let mut setters = observer.setters();
             dice.shuffle(&mut setters);
-            let group = apply(setters).build().unwrap();
-            assert_eq!(observer.look(&group), expected, "round {round}");
+            assert_eq!(observer.look(apply(setters)), expected, "round {round}");
         }
+    });
+}
+
+#[test]
+fn the_order_of_setters_does_not_matter_to_the_other_builders_either() {
+    within(|| {
+        let (one, two) = (builder().loops(1), builder().loops(2));
+        let (boss, workers) = (one.build().unwrap(), two.build().unwrap());
+        let server = || Server::bind("127.0.0.1:0").unwrap();
+        let set = server().boss(&boss).workers(&workers).backlog(7);
+        let set = set.max_connections(8).reuse_port(true);
+        let back = server().reuse_port(true).max_connections(8);
+        let back = back.backlog(7).workers(&workers).boss(&boss);
+        // Of two setters each comes once after the other: one that takes something back shows.
+        let text = format!("{set:?}");
+        assert_eq!(text, format!("{back:?}"));
+        let parts = [
+            format!("boss: Some({boss:?})"),
+            format!("workers: Some({workers:?})"),
+            "backlog: 7, max_connections: Some(8), reuse_port: true".into(),
+        ];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        let set = BlockingGroup::builder().max_threads(3);
+        let set = set.when_full(WhenFull::Reject);
+        let back = BlockingGroup::builder().when_full(WhenFull::Reject);
+        let text = "BlockingBuilder { max_threads: 3, when_full: Reject }";
+        assert_eq!(format!("{set:?}"), text);
+        assert_eq!(format!("{:?}", back.max_threads(3)), text);
     });
 }
 
