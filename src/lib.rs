@@ -168,6 +168,8 @@ mod panic;
 mod park;
 mod random;
 mod reactor;
+#[cfg(doctest)]
+mod refused;
 mod report;
 mod settings;
 mod shutdown_requested;

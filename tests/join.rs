@@ -5,7 +5,9 @@ mod util;
 use std::cell::Cell;
 use std::error::Error;
 use std::future::{Future, pending};
-use std::io;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,11 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use futures::future::FusedFuture;
+use loopgroup::io::Registered;
+use loopgroup::signal::Signal;
+use loopgroup::testing::{TestGroup, TestLoop};
+use loopgroup::time::sleep;
 use loopgroup::{
-    EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, Rejected, TerminationReport,
-    block_on, spawn_local,
+    EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, Rejected, Scheduled, TaskPanic,
+    TerminationReport, block_on, spawn_local,
 };
 use util::{Door, DropCount, Log, Probe, eventually, poll_once, stall, thread_of, within};
 
@@ -350,6 +357,42 @@ fn a_forgotten_termination_future_and_loop_handle_hold_nothing_up() {
 }
 
 #[test]
+fn forgotten_waits_timers_closures_and_values_hold_nothing_up() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next().clone();
+        let (value, closure) = (DropCount::new(), DropCount::new());
+        let (kept, captured) = (value.guard(), closure.guard());
+        let (one, mut other) = net::UnixStream::pair().unwrap();
+        let inside = ev.clone();
+        #[allow(clippy::mem_forget)] // what this test is about
+        let task = group.spawn(async move {
+            let socket = Registered::new(one)?;
+            let mut wait = Box::pin(socket.readable());
+            assert!(futures::poll!(&mut wait).is_pending());
+            std::mem::forget(wait);
+            let mut timer = sleep(Duration::from_secs(3600));
+            assert!(futures::poll!(&mut timer).is_pending());
+            std::mem::forget(timer);
+            let later = inside.schedule(Duration::from_secs(3600), move || drop(captured));
+            std::mem::forget(later);
+            std::mem::forget(inside.bind(move || kept));
+            // Somebody else waits for the same descriptor, beside the one who never comes back.
+            socket.readable().await?;
+            std::mem::forget(socket);
+            io::Result::Ok(())
+        });
+        thread_of(&ev); // behind the first poll, which ends in that wait
+        other.write_all(b"x").unwrap();
+        block_on(task).unwrap().unwrap();
+        let end = group.shutdown_gracefully_with(Duration::ZERO, Duration::MAX);
+        let report = end.unwrap().wait();
+        assert_eq!((report.cancelled(), report.channels_closed()), (1, 1));
+        assert_eq!((value.get(), closure.get()), (1, 1), "they were the loop's");
+    });
+}
+
+#[test]
 fn polling_after_ready_panics_and_never_reports_a_false_result() {
     within(|| {
         for state in [At::Completed, At::Panicked, At::Cancelled, At::Refused] {
@@ -662,6 +705,15 @@ fn a_refusal_is_an_error_whatever_was_refused() {
     });
 }
 
+/// A descriptor that stays on its thread.
+struct NotSend(Rc<net::UnixStream>);
+
+impl AsFd for NotSend {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Says at compile time that a type has none of a trait: were it otherwise, `_` would be ambiguous.
 macro_rules! assert_not {
     ($type:ty: $trait:ident) => {
@@ -678,17 +730,28 @@ macro_rules! assert_not {
 }
 
 assert_not!(JoinHandle<Rc<()>>: Send);
+assert_not!(Scheduled<Rc<()>>: Send);
+assert_not!(Registered<NotSend>: Send);
+assert_not!(Registered<NotSend>: Sync);
+assert_not!(TestLoop: Send);
+assert_not!(TestGroup: Send);
+assert_not!(TaskPanic<'static>: Clone);
 assert_not!(Rejected<Rc<()>>: Send);
 assert_not!(JoinHandle<()>: Clone);
 assert_not!(JoinError: Clone);
 
 #[test]
 fn public_types_cross_threads_as_promised() {
-    use loopgroup::blocking::{BlockingBuilder, BlockingGroup};
+    use loopgroup::blocking::{BlockingBuilder, BlockingGroup, WhenFull};
+    use loopgroup::net::{
+        Incoming, OwnedReadHalf, OwnedWriteHalf, Server, ServerHandle, ServerReport, TcpListener,
+        TcpStream, UCred, UdpSocket, UnixDatagram, UnixIncoming, UnixListener, UnixOwnedReadHalf,
+        UnixOwnedWriteHalf, UnixStream,
+    };
     use loopgroup::{
-        Builder, Cause, HookId, LeastLoaded, LoopBound, LoopReport, LoopThread, PreferCurrent,
-        RejectPolicy, RoundRobin, ShutdownRequested, State, TerminationFuture, WaitStrategy,
-        YieldNow,
+        Builder, Cause, CloseChannels, CorePinning, GroupMetrics, GroupView, HookId, LeastLoaded,
+        LoopBound, LoopMetrics, LoopReport, LoopThread, PanicSite, PreferCurrent, RejectPolicy,
+        RoundRobin, ShutdownRequested, State, TerminationFuture, Verdict, WaitStrategy, YieldNow,
     };
     fn all<T: Send + Sync + Unpin>() {}
     fn send<T: Send>() {}
@@ -712,6 +775,35 @@ fn public_types_cross_threads_as_promised() {
     all::<BlockingGroup>();
     all::<BlockingBuilder>();
     all::<JoinHandle<()>>();
+    all::<Scheduled<()>>();
+    all::<CloseChannels>();
+    all::<CorePinning>();
+    all::<Verdict>();
+    all::<WhenFull>();
+    all::<PanicSite>();
+    all::<LoopMetrics>();
+    all::<GroupMetrics>();
+    all::<GroupView<'_>>();
+    // Any loop may have a socket, and any number of tasks may share it.
+    all::<TcpListener>();
+    all::<TcpStream>();
+    all::<OwnedReadHalf>();
+    all::<OwnedWriteHalf>();
+    all::<Incoming<'_>>();
+    all::<UdpSocket>();
+    all::<UnixListener>();
+    all::<UnixStream>();
+    all::<UnixOwnedReadHalf>();
+    all::<UnixOwnedWriteHalf>();
+    all::<UnixIncoming<'_>>();
+    all::<UnixDatagram>();
+    all::<UCred>();
+    all::<Registered<net::UnixStream>>();
+    all::<Server>();
+    all::<ServerHandle>();
+    all::<ServerReport>();
+    future::<ServerHandle>();
+    future::<Signal>();
     // A handle to a value that is neither is both.
     all::<LoopBound<Rc<Cell<()>>>>();
     send::<Builder>();
