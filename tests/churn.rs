@@ -7,8 +7,9 @@
 mod util;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -194,6 +195,67 @@ fn a_connection_that_is_kept_is_found() {
         assert!(after.bytes > before.bytes);
         drop(kept);
         assert_eq!(Held::now(&group), before);
+    });
+}
+
+#[test]
+fn idle_connections_cost_little_memory_and_no_time() {
+    const IDLE: usize = 400;
+    alone("idle_connections_cost_little_memory_and_no_time", || {
+        let main = async {
+            let here = EventLoop::current().unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let address = listener.local_addr()?;
+            let polls = Rc::new(Cell::new(0));
+            // Reads what comes, and is looked at only when something does.
+            let serve = |mut stream: TcpStream| {
+                let polls = Rc::clone(&polls);
+                let mut serving = Box::pin(async move {
+                    let mut byte = [0];
+                    while stream.read(&mut byte).await? == 1 {
+                        stream.write_all(&byte).await?;
+                    }
+                    io::Result::Ok(())
+                });
+                loopgroup::spawn_local(std::future::poll_fn(move |cx| {
+                    polls.set(polls.get() + 1);
+                    serving.as_mut().poll(cx)
+                }))
+            };
+            let mut busy = std::net::TcpStream::connect(address)?;
+            let mut tasks = vec![serve(listener.accept().await?.0)];
+            let mut idle = Vec::with_capacity(IDLE);
+            let before = live();
+            for _ in 0..IDLE {
+                idle.push(std::net::TcpStream::connect(address)?);
+                tasks.push(serve(listener.accept().await?.0));
+            }
+            while here.registered_channels() <= IDLE {
+                loopgroup::yield_now().await;
+            }
+            let each = (live() - before) / IDLE as isize;
+            eprintln!("{each} bytes for each idle connection");
+            assert!(each < 512, "{each} bytes for each idle connection");
+            let mut byte = [0];
+            for seldom in idle.iter_mut().take(100) {
+                // One that sends a byte now and then wakes its own task, and so does a busy one.
+                for stream in [&mut busy, seldom] {
+                    polls.set(0);
+                    stream.write_all(b"x")?;
+                    while polls.get() == 0 {
+                        loopgroup::yield_now().await;
+                    }
+                    assert_eq!(polls.get(), 1, "one of {IDLE} was spoken to");
+                    stream.read_exact(&mut byte)?;
+                }
+            }
+            drop((busy, idle));
+            for task in tasks {
+                task.await??;
+            }
+            io::Result::Ok(())
+        };
+        loopgroup::run(main).unwrap().unwrap();
     });
 }
 

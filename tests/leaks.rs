@@ -297,6 +297,8 @@ fn a_waker_that_outlives_its_group_keeps_no_stack_of_a_thread_that_nobody_joins(
 #[test]
 fn a_hundred_thousand_live_tasks_are_freed_by_a_shutdown() {
     const TASKS: usize = 100_000;
+    /// About a hundred for the task and its entry; the queues may have had to grow.
+    const MOST: isize = 256;
     alone(
         "a_hundred_thousand_live_tasks_are_freed_by_a_shutdown",
         || {
@@ -312,7 +314,9 @@ fn a_hundred_thousand_live_tasks_are_freed_by_a_shutdown() {
                 let live: usize = group.loops().iter().map(|ev| ev.live_tasks()).sum();
                 assert_eq!(live, TASKS);
                 let held = LIVE.load(Ordering::SeqCst) - before;
-                assert!(held > TASKS as isize * 32, "{held} bytes for all of them?");
+                let each = held / TASKS as isize;
+                eprintln!("{each} bytes for each live task");
+                assert!((32..MOST).contains(&each), "{each} bytes for each task");
                 let report = group.shutdown_now().wait();
                 assert_eq!(report.cancelled(), TASKS as u64);
             });

@@ -13,12 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use loopgroup::blocking::BlockingGroup;
 use loopgroup::testing::TestLoop;
 use loopgroup::time::{
     Elapsed, Interval, MissedTick, Sleep, Timeout, interval, interval_at, sleep, sleep_until,
     timeout, timeout_at,
 };
-use loopgroup::{EventLoopGroup, block_on};
+use loopgroup::{EventLoopGroup, WaitStrategy, block_on};
 use util::{DropCount, within};
 
 fn ms(millis: u64) -> Duration {
@@ -126,6 +127,59 @@ fn the_longest_duration_means_never_and_can_be_cancelled() {
     task.abort();
     test.run_until_stalled();
     assert_eq!(test.pending(), 0);
+}
+
+/// Waits that never end, in every way there is: none is over, none panics, and none makes another late.
+async fn wait_for_ever() {
+    let never = Duration::MAX;
+    let far = Instant::now() + Duration::from_secs(60 * 60 * 24 * 365 * 500);
+    let mut ticks = interval(never);
+    ticks.tick().await; // the first one comes at once
+    let mut later = interval_at(far, never);
+    let mut moved = sleep(ms(1));
+    assert!(futures::poll!(&mut moved).is_pending());
+    moved.reset(far);
+    let mut sleeps = [sleep(never), sleep_until(far), moved];
+    for _ in 0..2 {
+        for wait in &mut sleeps {
+            assert!(futures::poll!(wait).is_pending());
+        }
+        for ticks in [&mut ticks, &mut later] {
+            assert!(futures::poll!(ticks.next()).is_pending());
+        }
+        assert_eq!(timeout(never, sleep(ms(1))).await, Ok(()));
+        assert_eq!(timeout_at(far, sleep(ms(1))).await, Ok(()));
+    }
+}
+
+#[test]
+fn the_longest_duration_is_taken_wherever_there_is_one() {
+    within(|| {
+        let never = Duration::MAX;
+        block_on(wait_for_ever());
+        loopgroup::run(wait_for_ever()).unwrap();
+        let one = || EventLoopGroup::builder().loops(1);
+        let spinning = one().wait_strategy(WaitStrategy::SpinThenPark(never));
+        for builder in [one(), one().without_io(), spinning] {
+            let group = builder.build().unwrap();
+            let ev = group.next();
+            let closures = [
+                ev.schedule(never, || ()),
+                ev.schedule_at_fixed_rate(never, never, || ()).unwrap(),
+                ev.schedule_with_fixed_delay(ms(0), never, || ()).unwrap(),
+            ];
+            block_on(group.spawn(wait_for_ever())).unwrap();
+            assert!(closures.iter().all(|closure| !closure.is_finished()));
+            let report = group.drain(never).wait();
+            assert_eq!((report.completed(), report.cancelled()), (1, 3));
+        }
+        let blocking = BlockingGroup::new(1).unwrap();
+        block_on(blocking.spawn(|| ())).unwrap();
+        let end = blocking.shutdown_gracefully_with(never, never).unwrap();
+        block_on(blocking.spawn(|| ())).unwrap();
+        drop(blocking.shutdown_now());
+        assert_eq!(end.wait().completed(), 2);
+    });
 }
 
 #[test]
