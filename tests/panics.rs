@@ -3,17 +3,22 @@
 mod util;
 
 use std::future::{Future, pending};
+use std::io::Write;
+use std::os::unix::net;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use loopgroup::io::Registered;
+use loopgroup::net::Server;
+use loopgroup::time::sleep;
 use loopgroup::{
-    Builder, Chooser, EventLoop, EventLoopGroup, GroupView, JoinError, JoinHandle, PanicSite,
-    RejectReason, block_on, spawn_local,
+    Builder, Cause, Chooser, EventLoop, EventLoopGroup, GroupView, JoinError, JoinHandle,
+    PanicSite, RejectReason, block_on, spawn_local,
 };
 use util::{Door, DropCount, Log, Probe, eventually, stall, thread_of, within};
 
@@ -574,6 +579,7 @@ fn spawn_with_contains_a_panic_of_its_init() {
 }
 
 /// An awaiter's waker that panics when it is woken, or when it is dropped.
+#[derive(Default)]
 struct BadWaker {
     calls: AtomicUsize,
     bomb: Option<Bomb>,
@@ -648,6 +654,66 @@ fn a_foreign_waker_that_panics_at_termination_does_not_silence_the_others() {
         assert_eq!(third.join().unwrap().loops().len(), 1);
         assert_eq!(bad.calls.load(Ordering::SeqCst), 2);
         assert_eq!(reports.brief(), vec![brief(PanicSite::Waker, "waker"); 2]);
+    });
+}
+
+#[test]
+fn a_foreign_waker_that_panics_at_any_event_does_not_silence_the_others() {
+    within(|| {
+        let (group, reports) = noted(1);
+        let (bad, good) = (Arc::new(BadWaker::default()), DropCount::new());
+        let counted = good.clone();
+        // The one who hears of it stands between two who break.
+        let wakers = [
+            Waker::from(Arc::clone(&bad)),
+            waker_fn::waker_fn(move || drop(counted.guard())),
+            Waker::from(Arc::clone(&bad)),
+        ];
+        let news = |events: usize| {
+            eventually("all are woken", || {
+                (good.get(), bad.calls.load(Ordering::SeqCst)) == (events, 2 * events)
+            });
+        };
+        let all = wakers.clone();
+        let kept = group.spawn(async move {
+            let pair = |_| net::UnixStream::pair().unwrap();
+            let (readable, peers): (Vec<_>, Vec<_>) = (0..6).map(pair).unzip();
+            let sockets: Vec<_> = readable
+                .into_iter()
+                .map(|one| Registered::new(one).unwrap())
+                .collect();
+            let mut sleeps = all.each_ref().map(|_| sleep(Duration::from_secs(3600)));
+            let mut requests = all.each_ref().map(|_| loopgroup::shutdown_requested());
+            for (n, waker) in all.iter().enumerate() {
+                let cx = &mut Context::from_waker(waker);
+                assert!(sockets[n].poll_readable(cx).is_pending());
+                assert!(sockets[n + 3].poll_readable(cx).is_pending());
+                assert!(Pin::new(&mut sleeps[n]).poll(cx).is_pending());
+                assert!(Pin::new(&mut requests[n]).poll(cx).is_pending());
+            }
+            for wait in &mut sleeps {
+                wait.reset(Instant::now());
+            }
+            // In one turn of the selector; the others never hear anything but the end of their loop.
+            for mut peer in &peers[..3] {
+                peer.write_all(b"x").unwrap();
+            }
+            (sockets, peers, sleeps, requests)
+        });
+        let _kept = block_on(kept).unwrap();
+        news(2);
+        assert_alive(group.next());
+        let server = Server::bind("127.0.0.1:0").unwrap().workers(&group);
+        let server = server.serve(|_, _| async {}).unwrap();
+        let mut ends = [server.clone(), server.clone(), server];
+        for (end, waker) in ends.iter_mut().zip(&wakers) {
+            let poll = Pin::new(end).poll(&mut Context::from_waker(waker));
+            assert!(poll.is_pending());
+        }
+        let report = group.drain(Duration::from_secs(30)).wait();
+        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        news(5);
+        assert_eq!(reports.brief(), vec![brief(PanicSite::Waker, "waker"); 10]);
     });
 }
 
