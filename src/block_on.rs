@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use waker_fn::waker_fn;
 
-use crate::event_loop::context;
+use crate::event_loop::context::{self, OwnWaker};
 use crate::park::{Parker, round_up};
 use crate::sync::{self, Arc};
 use crate::time::thread::Waiting;
@@ -41,12 +41,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waiting = Waiting::enter();
     loop {
-        context::note_own_waker(&waker);
-        let polled = future.as_mut().poll(&mut cx);
-        context::forget_own_waker();
-        if let Poll::Ready(output) = polled {
+        let noted = OwnWaker::note(&waker);
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return output;
         }
+        drop(noted);
         let timeout = waiting.fire(&parker).map(|deadline| {
             // As the loops: whole milliseconds, so that a crowd of timers shares its wake-ups.
             round_up(deadline.saturating_duration_since(sync::now()))

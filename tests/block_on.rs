@@ -14,7 +14,7 @@ use std::time::Duration;
 use loopgroup::{
     EventLoop, EventLoopGroup, RejectReason, block_on, blocking, shutdown_requested, try_spawn,
 };
-use util::{Door, Log, Probe, eventually, thread_of, within};
+use util::{Door, DropCount, Log, Probe, alone, eventually, thread_of, within};
 
 /// What a call panics with.
 #[track_caller]
@@ -359,6 +359,44 @@ fn a_waker_that_panics_does_not_reach_the_loop_or_the_other_waiters() {
         assert!(report.is_clean());
         // The announcement wakes after the report is there.
         eventually("both were woken", || broken.0.load(Ordering::SeqCst) == 3);
+    });
+}
+
+#[test]
+fn a_waker_at_the_address_of_one_whose_wait_panicked_is_foreign() {
+    const NAME: &str = "a_waker_at_the_address_of_one_whose_wait_panicked_is_foreign";
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(
+        |data| RawWaker::new(data, &VTABLE),
+        |_| panic!("broken waker"),
+        |_| panic!("broken waker"),
+        |_| (),
+    );
+    // One that was taken for the crate's own was not shielded, and its panic ended the process.
+    alone(NAME, || {
+        let reports = DropCount::new();
+        let count = reports.clone();
+        let group = EventLoopGroup::builder().loops(1);
+        let group = group.on_panic(move |_| drop(count.guard()));
+        let group = group.build().unwrap();
+        let mut address = std::ptr::null();
+        let text = panic_of(|| {
+            block_on(poll_fn(|cx| -> Poll<()> {
+                address = cx.waker().data();
+                panic!("on purpose")
+            }));
+        });
+        assert_eq!(text, "on purpose");
+        // As the next waker that is allocated may.
+        // SAFETY: the data pointer is never looked at, so every function of the table is sound with it.
+        let waker = unsafe { Waker::from_raw(RawWaker::new(address, &VTABLE)) };
+        let door = Door::new();
+        let mut handle = group.spawn(door.opened());
+        let poll = Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
+        assert!(poll.is_pending());
+        door.open();
+        eventually("the panic is reported", || reports.get() == 1);
+        block_on(handle).unwrap();
+        assert!(group.shutdown_now().wait().is_clean());
     });
 }
 

@@ -153,6 +153,22 @@ pub(crate) fn forget_own_waker() {
     OWN_WAKER.set(ptr::null());
 }
 
+/// A waker that is noted for as long as this lives: for a poll whose panic is its caller's.
+pub(crate) struct OwnWaker(());
+
+impl OwnWaker {
+    pub(crate) fn note(waker: &Waker) -> OwnWaker {
+        note_own_waker(waker);
+        OwnWaker(())
+    }
+}
+
+impl Drop for OwnWaker {
+    fn drop(&mut self) {
+        forget_own_waker();
+    }
+}
+
 /// Whether this is the waker that this crate polls with, which does not panic.
 pub(crate) fn is_own_waker(waker: &Waker) -> bool {
     !waker.data().is_null() && OWN_WAKER.get() == waker.data()
