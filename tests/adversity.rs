@@ -398,6 +398,7 @@ fn a_duplicate_of_a_closed_socket_wakes_nobody_and_one_of_a_live_socket_does() {
             assert_eq!((&duplicate).read(&mut buf).await?, 16);
             loopgroup::yield_now().await;
             assert_eq!(log.polls(), 1, "woken by somebody else's bytes");
+            assert_eq!(here.metrics().stale_events(), 0, "nor is the loop");
             peer.write_all(b"its own")?;
             assert_eq!(timeout(LONG, waiting).await???, 7);
             assert_eq!(log.polls(), 2);
