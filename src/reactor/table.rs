@@ -204,6 +204,7 @@ fn index(token: Token) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reactor::source::{Direction, Look};
     use std::io::Write;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
@@ -234,10 +235,7 @@ mod tests {
         let successor = table.register(two.as_raw_fd(), &second).unwrap().unwrap();
         assert_eq!(index(token), index(successor));
         let mut woken = Vec::new();
-        drop(second.store(
-            crate::reactor::source::Direction::Read,
-            Waker::noop().clone(),
-        ));
+        drop(second.store(Direction::Read, Waker::noop().clone()));
         table.report(&events, &mut woken);
         assert!(woken.is_empty());
         assert_eq!(table.stale.get(), 1);
@@ -252,13 +250,36 @@ mod tests {
         let source = Arc::new(Source::default());
         let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         assert_eq!(table.close(&mut Vec::new()), 1);
-        assert_eq!(
-            source.look(crate::reactor::source::Direction::Read),
-            crate::reactor::source::Look::Shut
-        );
+        assert_eq!(source.look(Direction::Read), Look::Shut);
         table.deregister(token); // late, and harmless
         assert!(table.register(one.as_raw_fd(), &source).is_none());
         assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_registered_again_is_shut_and_the_others_are_watched() {
+        let poll = mio::Poll::new().unwrap();
+        let table = Table::new(poll.registry().try_clone().unwrap());
+        let pairs = [pair(), pair()];
+        let fds = pairs.each_ref().map(|(one, _)| one.as_raw_fd());
+        let sources = [(); 2].map(|()| Arc::new(Source::default()));
+        for (fd, source) in fds.iter().zip(&sources) {
+            table.register(*fd, source).unwrap().unwrap();
+            drop(source.store(Direction::Read, Waker::noop().clone()));
+        }
+        // Somebody has it in there already: the new selector refuses it.
+        let again = mio::Poll::new().unwrap();
+        let (fd, token) = (&mut SourceFd(&fds[0]), Token(7));
+        again.registry().register(fd, token, INTEREST).unwrap();
+        let mut woken = Vec::new();
+        table.rebuild(again.registry().try_clone().unwrap(), &mut woken);
+        assert_eq!(woken.len(), 1, "who would wait in vain hears of it");
+        let looks = sources.map(|source| source.look(Direction::Read));
+        assert_eq!(looks, [Look::Shut, Look::NotReady]);
+        let refused = again
+            .registry()
+            .register(&mut SourceFd(&fds[1]), token, INTEREST);
+        assert!(refused.is_err(), "the other one is watched");
     }
 
     #[test]
