@@ -10,7 +10,10 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loopgroup::{Cause, EventLoop, EventLoopGroup, WaitStrategy, block_on, spawn_local, yield_now};
+use loopgroup::time::{interval, sleep_until};
+use loopgroup::{
+    Cause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
+};
 use util::{Door, Log, Probe, eventually, stall, thread_of, within};
 
 /// Wakes itself in every poll, until it is told to stop.
@@ -248,6 +251,34 @@ fn a_task_that_respawns_itself_for_ever_starves_nobody() {
             let report = group.shutdown_now().wait();
             assert_eq!(report.loops()[0].cause(), Cause::Now);
             assert_eq!(report.accepted(), report.completed() + report.cancelled());
+        }
+    });
+}
+
+#[test]
+fn timers_that_are_over_before_they_begin_starve_nobody() {
+    within(|| {
+        for group in groups() {
+            let ev = group.next();
+            let past = Instant::now();
+            // Each is ready whenever it is asked: the one never catches up, the other never waits.
+            let ticking = ev.spawn(async {
+                let mut ticks = interval(Duration::from_nanos(1));
+                loop {
+                    ticks.tick().await;
+                }
+            });
+            let passing = ev.spawn(async move {
+                loop {
+                    sleep_until(past).await;
+                }
+            });
+            for _ in 0..10 {
+                thread_of(ev);
+            }
+            drop::<[JoinHandle<()>; 2]>([ticking, passing]);
+            let report = group.shutdown_now().wait();
+            assert_eq!((report.completed(), report.cancelled()), (10, 2));
         }
     });
 }

@@ -3,13 +3,15 @@
 //! - It is armed on the thread that polls it; polled elsewhere later, it moves there.
 //! - It holds numbers only, so it is `Send`, `Sync` and `Unpin` wherever it is armed.
 //! - Once armed, it reads no clock: that its entry is gone is the news that it fired.
+//! - One that is over when it is first polled is an operation of the task's budget, as a ready socket is.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use crate::event_loop::context;
 use crate::sync;
 use crate::time::queue::Key;
 use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
@@ -198,6 +200,9 @@ impl Future for Sleep {
             }
             Some((_, Err(waker))) => {
                 drop(waker);
+                // Over without a wait: a task that never waits for its timers lets others in all the same.
+                ready!(context::poll_go_on(cx));
+                context::spend();
                 Poll::Ready(())
             }
             None if this
