@@ -212,10 +212,19 @@ fn the_least_loaded_of_one_is_that_one() {
 #[test]
 fn the_least_loaded_is_not_one_that_goes_away() {
     within(|| {
-        let group = choosing(2, LeastLoaded::default());
+        // What it says itself: the group would pass over a loop that goes away.
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (least, heard) = (LeastLoaded::default(), Arc::clone(&said));
+        let group = choosing(2, move |group: &GroupView<'_>| {
+            let choice = least.choose(group);
+            heard.lock().unwrap().push(choice);
+            choice
+        });
         group.loops()[0].shutdown_now().wait();
         let release = stall(&group.loops()[1]);
+        said.lock().unwrap().clear();
         assert_eq!(picks(&group, 10), [1; 10]);
+        assert_eq!(*said.lock().unwrap(), [1; 10]);
         release.open();
     });
 }
