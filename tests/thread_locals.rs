@@ -3,12 +3,16 @@
 mod util;
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use loopgroup::time::sleep;
 use loopgroup::{EventLoop, EventLoopGroup, RejectReason, TerminationFuture};
 use util::{Door, DropCount, Log, Probe, alone, eventually, thread_of, within};
 
@@ -329,5 +333,32 @@ fn the_guard_of_a_thread_hook_still_finds_its_loop() {
         let report = group.shutdown_now().wait();
         assert_eq!(*seen.lock().unwrap(), [(true, RejectReason::ShutDown)]);
         assert_eq!((report.accepted(), report.rejected()), (1, 1));
+    });
+}
+
+#[test]
+fn the_waker_of_a_timer_that_outlives_its_thread_may_panic_when_it_goes() {
+    struct PanicsInDrop;
+    impl Wake for PanicsInDrop {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for PanicsInDrop {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    // In a process of its own: a panic in the destructor of a thread-local is the end of it.
+    let test = "the_waker_of_a_timer_that_outlives_its_thread_may_panic_when_it_goes";
+    alone(test, || {
+        let armed = thread::spawn(|| {
+            let mut wait = sleep(LONG);
+            loopgroup::block_on(async {
+                let waker = Waker::from(Arc::new(PanicsInDrop));
+                let poll = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+                assert!(poll.is_pending());
+            });
+            wait // with the last reference to its waker left in the thread's timers
+        });
+        drop(armed.join().unwrap());
     });
 }

@@ -339,6 +339,10 @@ impl Runner {
             discard(payload);
         }
         drop(entered);
+        // Timers that were armed here and carried away: nobody fires them any more, so whoever waits for
+        // one is told to look again, and arms it where it is now. Not here: this thread is no loop by now.
+        local.timers.home().leave();
+        shared.wake_all(local.timers.clear());
         // The last reference to the group may go here, and with it the user's closures.
         if let Err(payload) = contain_drop(local) {
             discard(payload);

@@ -368,14 +368,6 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
             discard(payload);
         }
     }
-    // Timers that were armed here and carried away: nobody will fire them any more.
-    local.timers.home().leave();
-    for waker in local.timers.clear() {
-        if let Err(payload) = contain_drop(waker) {
-            shared.report_panic(PanicSite::Waker, &*payload, None);
-            discard(payload);
-        }
-    }
 }
 
 /// Drops every task of the loop, here, and closes the inbox behind the last one.

@@ -7,6 +7,10 @@
 //! once, or soon when it is dropped on another thread. Timers also work in [`run`](crate::run) and
 //! [`block_on`](crate::block_on), not in tasks of other runtimes.
 //!
+//! A timer that is carried to another thread moves there when it is polled there. Until then it fires where it
+//! was polled last: on a loop in any case, on a thread while that is inside `block_on`. When that loop or thread
+//! ends, whoever waits for the timer is woken to poll it again.
+//!
 //! To run a closure later, see [`EventLoop::schedule`](crate::EventLoop::schedule).
 //!
 //! ```

@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::task::Waker;
 use std::time::Instant;
 
+use crate::event_loop::context;
 use crate::park::Parker;
 use crate::sync::{self, Arc, Mutex, thread_local};
 use crate::time::queue::Key;
@@ -67,6 +68,8 @@ impl ThreadTimers {
 impl Drop for ThreadTimers {
     fn drop(&mut self) {
         self.timers.home().leave();
+        // As at the end of a loop: who carried a timer away arms it where it is now.
+        context::wake_foreign(self.timers.clear());
     }
 }
 

@@ -6,6 +6,7 @@
 //! - Deadlines are nanoseconds since the thread's own zero; they saturate, and a timer fires only when
 //!   the clock that was read has reached its deadline.
 //! - Wakers are foreign code: they are handed out, and cloned, woken and dropped with no borrow held.
+//! - When the thread ends as a home, whoever waits for a timer that was carried away is woken to arm it anew.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
