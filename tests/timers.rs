@@ -17,7 +17,7 @@ use futures::stream::FuturesUnordered;
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::testing::TestLoop;
 use loopgroup::time::{
-    Elapsed, Interval, MissedTick, Sleep, Timeout, interval, interval_at, sleep, sleep_until,
+    Elapsed, Interval, MissedTick, Sleep, Timeout, interval, interval_at, now, sleep, sleep_until,
     timeout, timeout_at,
 };
 use loopgroup::{EventLoopGroup, WaitStrategy, block_on};
@@ -752,5 +752,21 @@ fn a_timer_whose_thread_has_ended_fires_where_it_was_carried() {
         let mut elsewhere = TestLoop::new();
         elsewhere.block_on(timers.next()).unwrap();
         assert!(elsewhere.elapsed() > Duration::from_secs(3500));
+    });
+}
+
+#[test]
+fn a_main_future_whose_timers_are_always_due_comes_to_its_end() {
+    async fn many() {
+        let past = now();
+        sleep(ms(1)).await;
+        for _ in 0..1000 {
+            sleep_until(past).await;
+        }
+    }
+    within(|| {
+        block_on(many());
+        loopgroup::run(many()).unwrap();
+        TestLoop::new().block_on(many());
     });
 }

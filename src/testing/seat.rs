@@ -82,7 +82,9 @@ impl Seat {
     /// Calls `inside` on the loop, if it is alive.
     #[track_caller]
     pub(super) fn inside<R>(&mut self, inside: impl FnOnce() -> R) -> Option<R> {
-        let _entered = enter(self.runner.as_ref()?);
+        let runner = self.runner.as_ref()?;
+        let _entered = enter(runner);
+        runner.local().renew_budget();
         Some(inside())
     }
 
