@@ -13,14 +13,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use loopgroup::blocking::{BlockingGroup, WhenFull};
 use loopgroup::{
-    EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, TerminationReport, WaitStrategy,
+    EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, TerminationFuture,
+    TerminationReport, WaitStrategy, block_on,
 };
 use util::{poll_once, setting, within};
 
@@ -846,4 +847,34 @@ fn race_blocking(seed: u64) {
 #[test]
 fn blocking_jobs_racing_with_a_shutdown_add_up() {
     rounds(scaled(500), race_blocking);
+}
+
+#[test]
+fn a_loop_that_runs_in_the_destructor_of_a_refused_task_counts_its_own_tasks() {
+    struct RunsALoop(mpsc::Sender<TerminationFuture>);
+    impl Drop for RunsALoop {
+        fn drop(&mut self) {
+            let mut end = None;
+            loopgroup::run(async {
+                drop(loopgroup::spawn_local(async {})); // never polled: the loop ends first
+                end = Some(EventLoop::current().unwrap().termination());
+            })
+            .unwrap();
+            self.0.send(end.unwrap()).unwrap();
+        }
+    }
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        group.start().unwrap();
+        let end = group.shutdown_now();
+        end.wait();
+        let (tx, rx) = mpsc::channel();
+        let held = RunsALoop(tx);
+        let refused = group.spawn(async move { drop(held) });
+        assert!(block_on(refused).unwrap_err().is_rejected());
+        let inside = rx.recv().unwrap().wait();
+        assert_eq!((inside.accepted(), inside.cancelled()), (1, 1));
+        let outside = end.wait();
+        assert_eq!((outside.accepted(), outside.rejected()), (0, 1));
+    });
 }

@@ -47,19 +47,25 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
         }
         *current = Some(Rc::clone(local));
         HOME.set(Arc::as_ptr(&local.shared));
-        Some(LoopGuard(()))
+        Some(LoopGuard {
+            refused_by: set_refused_by(None),
+        })
     })
 }
 
 /// Ends the thread's time as a loop.
 #[derive(Debug)]
-pub(crate) struct LoopGuard(());
+pub(crate) struct LoopGuard {
+    /// A task that is refused may run a loop in its destructor, and that loop's tasks are not refused.
+    refused_by: Option<Arc<Shared>>,
+}
 
 impl Drop for LoopGuard {
     fn drop(&mut self) {
         HOME.set(ptr::null());
         let local = CURRENT.try_with(RefCell::take);
         drop(local);
+        drop(set_refused_by(self.refused_by.take()));
     }
 }
 
@@ -198,13 +204,18 @@ pub(crate) fn spend() {
 /// Drops a task that `shared` has refused: it is not counted, and a panic of its destructor is
 /// `shared`'s to report.
 pub(crate) fn drop_refused(shared: &Arc<Shared>, runnable: Runnable) {
-    let set = |by| REFUSED_BY.try_with(|refused_by| refused_by.replace(by));
-    let outer = set(Some(Arc::clone(shared)));
+    let outer = set_refused_by(Some(Arc::clone(shared)));
     // User code: the future's destructor, contained by the harness. Nothing is held.
     drop(runnable);
-    if let Ok(outer) = outer {
-        drop(set(outer));
-    }
+    drop(set_refused_by(outer));
+}
+
+/// Notes who refuses what is dropped from here on, and returns who did so far.
+fn set_refused_by(by: Option<Arc<Shared>>) -> Option<Arc<Shared>> {
+    REFUSED_BY
+        .try_with(|refused_by| refused_by.replace(by))
+        .ok()
+        .flatten()
 }
 
 /// The loop that has refused the task which is being dropped right now.
