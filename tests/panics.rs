@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use loopgroup::blocking::BlockingGroup;
 use loopgroup::io::Registered;
 use loopgroup::net::Server;
 use loopgroup::time::sleep;
@@ -512,6 +513,32 @@ fn a_closure_that_is_dropped_unrun_and_panics_is_reported() {
             (1, 1, 0)
         );
         assert_eq!(reports.brief(), [brief(PanicSite::Destructor, "captured")]);
+    });
+}
+
+#[test]
+fn what_is_refused_by_no_loop_in_particular_and_panics_in_its_drop_does_not_hurt_the_submitter() {
+    within(|| {
+        let (group, reports) = noted(1);
+        let bomb = Bomb("nowhere");
+        let line = line!() + 1;
+        let stray = group.spawn_on(1, async move { drop(bomb) });
+        let reason = error_of(stray).reject_reason();
+        assert_eq!(reason, Some(RejectReason::NoSuchLoop));
+        let seen = Seen {
+            site: PanicSite::Destructor,
+            message: "nowhere".to_owned(),
+            line: Some(line),
+            index: None,
+        };
+        assert_eq!(reports.take(), [seen]);
+
+        let blocking = BlockingGroup::new(1).unwrap();
+        blocking.shutdown_now().wait();
+        let bomb = Bomb("refused job");
+        let refused = blocking.spawn(move || drop(bomb));
+        let reason = error_of(refused).reject_reason();
+        assert_eq!(reason, Some(RejectReason::ShutDown));
     });
 }
 

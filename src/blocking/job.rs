@@ -71,16 +71,19 @@ impl<F: FnOnce() -> T, T> Future for Job<F> {
 impl<F> Drop for Job<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            let end = match contain_drop(call) {
-                Ok(()) => End::Cancelled,
-                Err(payload) => {
-                    let location = Some(self.location);
-                    Shared::report_panic_of(None, PanicSite::Destructor, &*payload, location);
-                    discard(payload);
-                    End::Panicked
-                }
-            };
-            self.pool.ended(end);
+            self.pool.ended(drop_uncalled(call, self.location));
+        }
+    }
+}
+
+/// Drops a closure that will not be called, and says how that ended.
+pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) -> End {
+    match contain_drop(call) {
+        Ok(()) => End::Cancelled,
+        Err(payload) => {
+            Shared::report_panic_of(None, PanicSite::Destructor, &*payload, Some(location));
+            discard(payload);
+            End::Panicked
         }
     }
 }

@@ -192,8 +192,12 @@ impl BlockingGroup {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.try_spawn(job)
-            .unwrap_or_else(|rejected| JoinHandle::refused(rejected.reason()))
+        let location = Location::caller();
+        self.pool.submit(job, location).unwrap_or_else(|rejected| {
+            let reason = rejected.reason();
+            job::drop_uncalled(rejected.into_inner(), location);
+            JoinHandle::refused(reason)
+        })
     }
 
     /// Runs a closure on a thread of its own, or hands it back.

@@ -1,14 +1,18 @@
 //! What the loops of a group share, and what ends them when nobody is left who holds the group.
 
+use std::future::Future;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::chooser::{Chooser, GroupView, RoundRobin};
+use crate::error::RejectReason;
 use crate::event_loop::EventLoop;
 use crate::event_loop::shutdown::{self, Request};
 use crate::event_loop::state::State;
-use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
+use crate::panic::{PanicSite, Payload, TaskPanic, contain, contain_drop, discard, report};
 use crate::sync::{Arc, Ordering, fence};
+use crate::task::join::JoinHandle;
 use crate::termination::Termination;
 
 /// What the loops of a group share.
@@ -84,17 +88,41 @@ impl GroupCore {
 
     fn ask(&self, chooser: &dyn Chooser) -> usize {
         contain(|| chooser.choose(&GroupView::new(self))).unwrap_or_else(|payload| {
-            let handler = self.loops[0].shared().config.on_panic.as_deref();
-            let panic = TaskPanic {
-                site: PanicSite::Chooser,
-                payload: &*payload,
-                location: None,
-                index: None,
-            };
-            report(handler, &panic);
-            discard(payload);
+            self.report_panic(PanicSite::Chooser, payload, None);
             self.fallback.pick(self.loops.len())
         })
+    }
+
+    /// Refuses a task that is for none of the loops.
+    #[cold]
+    pub(crate) fn refuse_stray<F: Future>(
+        &self,
+        future: F,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output> {
+        self.termination.count_stray();
+        if let Err(payload) = contain_drop(future) {
+            self.report_panic(PanicSite::Destructor, payload, Some(location));
+        }
+        JoinHandle::refused(RejectReason::NoSuchLoop)
+    }
+
+    /// Reports a panic that is of no loop.
+    #[cold]
+    fn report_panic(
+        &self,
+        site: PanicSite,
+        payload: Payload,
+        location: Option<&'static Location<'static>>,
+    ) {
+        let panic = TaskPanic {
+            site,
+            payload: &*payload,
+            location,
+            index: None,
+        };
+        report(self.loops[0].shared().config.on_panic.as_deref(), &panic);
+        discard(payload);
     }
 
     /// Looks past a loop that is going away alone: for one that is not, else for one that accepts.

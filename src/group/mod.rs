@@ -11,6 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::io;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::block_on;
@@ -201,10 +202,7 @@ impl EventLoopGroup {
     {
         match self.core.loops.get(index) {
             Some(one) => one.spawn(future),
-            None => {
-                self.core.termination.count_stray();
-                JoinHandle::refused(RejectReason::NoSuchLoop)
-            }
+            None => self.core.refuse_stray(future, Location::caller()),
         }
     }
 
