@@ -36,6 +36,8 @@ pub(crate) struct Termination {
     state: Mutex<State>,
     ended: Condvar,
     threads: Mutex<Arc<Threads>>,
+    /// The thread that left last before the end.
+    retired: Mutex<Option<ThreadSlot>>,
     /// Submissions that were refused before a loop was chosen.
     strays: Arc<AtomicU64>,
     on_panic: Option<Arc<PanicHandler>>,
@@ -59,6 +61,7 @@ impl Termination {
             }),
             ended: Condvar::new(),
             threads: Mutex::default(),
+            retired: Mutex::new(None),
             strays: Arc::default(),
             on_panic,
         })
@@ -106,6 +109,18 @@ impl Termination {
         self.threads()
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
+    }
+
+    /// Lets a thread go before the end: it is past its work, though not yet past its thread-locals.
+    ///
+    /// The one that went before it is joined here, so that stacks do not pile up; the last one is left to
+    /// [`TerminationFuture::wait`].
+    pub(crate) fn retire(&self, thread: &ThreadSlot) {
+        let before = self.retired.lock().replace(Arc::clone(thread));
+        if let Some(before) = before {
+            join(&before);
+            self.disown(&before);
+        }
     }
 
     /// Leaves the threads to the futures that there are: nobody can ask for another one.
@@ -213,11 +228,7 @@ impl TerminationFuture {
         }
         let threads = self.threads.lock().clone();
         for slot in threads {
-            let mut slot = slot.lock();
-            if let Some(thread) = slot.take() {
-                // A loop contains every panic; one in a thread-local destructor is not ours.
-                drop(thread.join());
-            }
+            join(&slot);
         }
         report
     }
@@ -290,6 +301,14 @@ impl fmt::Debug for TerminationFuture {
         f.debug_struct("TerminationFuture")
             .field("report", &self.termination.state.lock().report)
             .finish()
+    }
+}
+
+fn join(slot: &ThreadSlot) {
+    let mut slot = slot.lock();
+    if let Some(thread) = slot.take() {
+        // A loop contains every panic; one in a thread-local destructor is not ours.
+        drop(thread.join());
     }
 }
 
