@@ -10,11 +10,12 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use loopgroup::net::UnixStream;
 use loopgroup::time::{interval, sleep_until};
 use loopgroup::{
     Cause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
 };
-use util::{Door, Log, Probe, eventually, stall, thread_of, within};
+use util::{Door, Log, Probe, TempPath, eventually, stall, thread_of, within};
 
 /// Wakes itself in every poll, until it is told to stop.
 struct Restless {
@@ -280,6 +281,27 @@ fn timers_that_are_over_before_they_begin_starve_nobody() {
             let report = group.shutdown_now().wait();
             assert_eq!((report.completed(), report.cancelled()), (10, 2));
         }
+    });
+}
+
+#[test]
+fn connects_that_are_refused_at_once_starve_nobody() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next();
+        let nobody = TempPath::new("nobody-listens");
+        let path = nobody.0.clone();
+        let trying: JoinHandle<()> = ev.spawn(async move {
+            loop {
+                UnixStream::connect(&path).await.unwrap_err();
+            }
+        });
+        for _ in 0..10 {
+            thread_of(ev);
+        }
+        drop(trying);
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.completed(), report.cancelled()), (10, 1));
     });
 }
 

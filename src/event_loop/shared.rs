@@ -81,14 +81,14 @@ impl Shared {
         let Some(bound) = &self.bound else {
             return Ok(());
         };
-        let mut attempt = 0;
+        let mut attempt = 0_u32;
         while !bound.take() {
             if self.state.get().is_shutdown() {
                 return Err(RejectReason::ShutDown);
             }
             // What fills the queue may be lazy closures that nobody has rung for.
             self.answer(self.inbox.hurry());
-            attempt += 1;
+            attempt = attempt.saturating_add(1);
             if !self.may_retry(attempt) {
                 return Err(RejectReason::QueueFull);
             }
