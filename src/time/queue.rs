@@ -201,6 +201,18 @@ mod tests {
     }
 
     #[test]
+    fn entries_reset_to_one_deadline_come_in_the_order_of_their_resets() {
+        let mut queue = Queue::new();
+        let keys: Vec<_> = (0..101).map(|value| queue.insert(7, value)).collect();
+        for key in keys.into_iter().rev() {
+            assert!(queue.reset(key, 7));
+        }
+        for value in (0..101).rev() {
+            assert_eq!(queue.pop_due(7), Some(value));
+        }
+    }
+
+    #[test]
     fn a_stale_key_does_not_reach_the_successor() {
         let mut queue = Queue::new();
         let first = queue.insert(1, 'a');
