@@ -55,6 +55,12 @@ mod tests {
     }
 
     #[test]
+    fn strings_that_the_fuzzer_has_found_end_as_the_model_says() {
+        // A closure that is due at once, and one without a timer behind it.
+        super::ops(&[164, 226, 7, 7, 0, 6]);
+    }
+
+    #[test]
     fn operations_on_the_timer_queue_agree_with_a_sorted_map() {
         run(super::queue, 1_000);
     }
