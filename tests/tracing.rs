@@ -2,28 +2,26 @@
 
 mod util;
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
 use loopgroup::{Builder, EventLoopGroup, block_on};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
 use util::within;
 
 /// Writes down everything, a line each.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Scribe(Arc<Written>);
 
-#[derive(Default)]
 struct Written {
     lines: Mutex<Vec<String>>,
-    spans: AtomicU64,
     entered: AtomicU64,
     /// For the scribe who cannot write.
     broken: bool,
@@ -37,7 +35,25 @@ impl Visit for Fields {
     }
 }
 
-impl Subscriber for Scribe {
+thread_local! {
+    /// Who writes down what this thread tells.
+    static SCRIBE: RefCell<Option<Scribe>> = const { RefCell::new(None) };
+}
+
+/// The subscriber of the whole process, which passes everything on to the scribe of the thread.
+///
+/// One for each test would be in each other's way: what `tracing` remembers of a place in the source depends
+/// on the subscribers that there are when it is first come by.
+struct Ear;
+
+impl Ear {
+    fn tell<R>(call: impl FnOnce(&Written) -> R) -> Option<R> {
+        let scribe = SCRIBE.try_with(|scribe| scribe.borrow().clone());
+        Some(call(&scribe.ok()??.0))
+    }
+}
+
+impl Subscriber for Ear {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("loopgroup")
     }
@@ -45,8 +61,8 @@ impl Subscriber for Scribe {
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let mut fields = Fields(format!("span {}", span.metadata().name()));
         span.record(&mut fields);
-        self.0.lines.lock().unwrap().push(fields.0);
-        Id::from_u64(self.0.spans.fetch_add(1, Ordering::SeqCst) + 1)
+        Ear::tell(|written| written.lines.lock().unwrap().push(fields.0));
+        Id::from_u64(1)
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -54,22 +70,43 @@ impl Subscriber for Scribe {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        assert!(!self.0.broken, "a subscriber that panics");
         let mut fields = Fields(event.metadata().level().to_string());
         event.record(&mut fields);
-        self.0.lines.lock().unwrap().push(fields.0);
+        Ear::tell(|written| {
+            assert!(!written.broken, "a subscriber that panics");
+            written.lines.lock().unwrap().push(fields.0);
+        });
     }
 
     fn enter(&self, _: &Id) {
-        self.0.entered.fetch_add(1, Ordering::SeqCst);
+        Ear::tell(|written| written.entered.fetch_add(1, Ordering::SeqCst));
     }
 
     fn exit(&self, _: &Id) {
-        self.0.entered.fetch_sub(1, Ordering::SeqCst);
+        Ear::tell(|written| written.entered.fetch_sub(1, Ordering::SeqCst));
     }
 }
 
 impl Scribe {
+    fn new(broken: bool) -> Scribe {
+        static EAR: Once = Once::new();
+        EAR.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
+        let (lines, entered) = Default::default();
+        Scribe(Arc::new(Written {
+            lines,
+            entered,
+            broken,
+        }))
+    }
+
+    /// Has everything that `call` tells written down here.
+    fn write<R>(&self, call: impl FnOnce() -> R) -> R {
+        let outer = SCRIBE.replace(Some(self.clone()));
+        let result = call();
+        SCRIBE.set(outer);
+        result
+    }
+
     /// A group of one loop whose thread tells this scribe, and no other test's.
     fn group(&self, settings: impl FnOnce(Builder) -> Builder) -> EventLoopGroup {
         let scribe = self.clone();
@@ -78,7 +115,7 @@ impl Scribe {
             .thread_factory(move |loop_thread| {
                 let scribe = scribe.clone();
                 thread::Builder::new()
-                    .spawn(move || with_default(scribe, || loop_thread.run()))
+                    .spawn(move || scribe.write(|| loop_thread.run()))
                     .map(drop)
             })
             .build()
@@ -103,7 +140,7 @@ fn here() -> String {
 #[test]
 fn a_loop_tells_of_its_start_its_phases_and_its_end() {
     within(|| {
-        let scribe = Scribe::default();
+        let scribe = Scribe::new(false);
         let group = scribe.group(|builder| builder);
         block_on(group.spawn(async {})).unwrap();
         assert_eq!(scribe.lines(&["span event_loop index=0"]).len(), 1);
@@ -133,7 +170,7 @@ fn a_loop_tells_of_its_start_its_phases_and_its_end() {
 #[test]
 fn a_panic_is_told_once_with_the_place_of_the_spawn_joined_or_not() {
     within(|| {
-        let scribe = Scribe::default();
+        let scribe = Scribe::new(false);
         let group = scribe.group(|builder| builder.on_panic(|_| {}));
         let (joined, place) = (group.spawn(async { panic!("joined") }), here());
         assert!(block_on(joined).unwrap_err().is_panic());
@@ -157,10 +194,10 @@ fn a_panic_is_told_once_with_the_place_of_the_spawn_joined_or_not() {
 #[test]
 fn a_refusal_is_told_to_the_submitter_with_its_reason_and_place() {
     within(|| {
-        let scribe = Scribe::default();
+        let scribe = Scribe::new(false);
         let group = scribe.group(|builder| builder);
         group.shutdown_now().wait();
-        let place = with_default(scribe.clone(), || {
+        let place = scribe.write(|| {
             let (refused, place) = (group.spawn(async {}), here());
             assert!(block_on(refused).unwrap_err().is_rejected());
             place
@@ -174,7 +211,7 @@ fn a_refusal_is_told_to_the_submitter_with_its_reason_and_place() {
 fn a_slow_poll_is_told_with_the_place_of_the_spawn_and_a_quick_one_is_not() {
     within(|| {
         for (limit, told) in [(Duration::from_millis(20), 1), (Duration::MAX, 0)] {
-            let scribe = Scribe::default();
+            let scribe = Scribe::new(false);
             let group = scribe.group(|builder| builder.slow_poll(limit));
             let slow = async { thread::sleep(Duration::from_millis(21)) };
             let (slow, place) = (group.spawn(slow), here());
@@ -188,10 +225,7 @@ fn a_slow_poll_is_told_with_the_place_of_the_spawn_and_a_quick_one_is_not() {
 #[test]
 fn a_subscriber_that_panics_ends_no_loop() {
     within(|| {
-        let scribe = Scribe(Arc::new(Written {
-            broken: true,
-            ..Written::default()
-        }));
+        let scribe = Scribe::new(true);
         let group = scribe.group(|builder| builder.on_panic(|_| {}));
         assert!(block_on(group.spawn(async { panic!("once") })).is_err());
         assert_eq!(block_on(group.spawn(async { 7 })).unwrap(), 7);
