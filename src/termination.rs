@@ -331,6 +331,35 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_left_to_the_futures_that_there_are() {
+        let termination = Termination::new(1, None);
+        termination.adopt(ThreadSlot::default());
+        let before = termination.future();
+        termination.abandon();
+        let after = termination.future();
+        let known = [&before, &before.clone(), &after].map(|end| end.threads.lock().len());
+        assert_eq!(known, [1, 1, 0]);
+    }
+
+    #[test]
+    fn a_thread_that_retires_joins_the_one_before_and_is_left_to_the_next() {
+        let termination = Termination::new(1, None);
+        let slots: [ThreadSlot; 2] = Default::default();
+        for slot in &slots {
+            *slot.lock() = Some(std::thread::spawn(|| ()));
+            termination.adopt(Arc::clone(slot));
+        }
+        let left = || slots.each_ref().map(|slot| slot.lock().is_some());
+        termination.retire(&slots[0]);
+        assert_eq!((left(), termination.threads().lock().len()), ([true; 2], 2));
+        termination.retire(&slots[1]);
+        assert_eq!(
+            (left(), termination.threads().lock().len()),
+            ([false, true], 1)
+        );
+    }
+
+    #[test]
     fn the_future_shows_whether_there_is_a_report() {
         let termination = Termination::new(1, None);
         let shown = format!("{:?}", termination.future());
