@@ -36,8 +36,6 @@ pub(crate) struct Termination {
     state: Mutex<State>,
     ended: Condvar,
     threads: Mutex<Arc<Threads>>,
-    /// The thread that left last before the end.
-    retired: Mutex<Option<ThreadSlot>>,
     /// Submissions that were refused before a loop was chosen.
     strays: Arc<AtomicU64>,
     on_panic: Option<Arc<PanicHandler>>,
@@ -61,7 +59,6 @@ impl Termination {
             }),
             ended: Condvar::new(),
             threads: Mutex::default(),
-            retired: Mutex::new(None),
             strays: Arc::default(),
             on_panic,
         })
@@ -109,18 +106,6 @@ impl Termination {
         self.threads()
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
-    }
-
-    /// Lets a thread go before the end: it is past its work, though not yet past its thread-locals.
-    ///
-    /// The one that went before it is joined here, so that stacks do not pile up; the last one is left to
-    /// [`TerminationFuture::wait`].
-    pub(crate) fn retire(&self, thread: &ThreadSlot) {
-        let before = self.retired.lock().replace(Arc::clone(thread));
-        if let Some(before) = before {
-            join(&before);
-            self.disown(&before);
-        }
     }
 
     /// Leaves the threads to the futures that there are: nobody can ask for another one.
@@ -228,7 +213,11 @@ impl TerminationFuture {
         }
         let threads = self.threads.lock().clone();
         for slot in threads {
-            join(&slot);
+            let mut slot = slot.lock();
+            if let Some(thread) = slot.take() {
+                // A loop contains every panic; one in a thread-local destructor is not ours.
+                drop(thread.join());
+            }
         }
         report
     }
@@ -304,14 +293,6 @@ impl fmt::Debug for TerminationFuture {
     }
 }
 
-fn join(slot: &ThreadSlot) {
-    let mut slot = slot.lock();
-    if let Some(thread) = slot.take() {
-        // A loop contains every panic; one in a thread-local destructor is not ours.
-        drop(thread.join());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,24 +320,6 @@ mod tests {
         let after = termination.future();
         let known = [&before, &before.clone(), &after].map(|end| end.threads.lock().len());
         assert_eq!(known, [1, 1, 0]);
-    }
-
-    #[test]
-    fn a_thread_that_retires_joins_the_one_before_and_is_left_to_the_next() {
-        let termination = Termination::new(1, None);
-        let slots: [ThreadSlot; 2] = Default::default();
-        for slot in &slots {
-            *slot.lock() = Some(std::thread::spawn(|| ()));
-            termination.adopt(Arc::clone(slot));
-        }
-        let left = || slots.each_ref().map(|slot| slot.lock().is_some());
-        termination.retire(&slots[0]);
-        assert_eq!((left(), termination.threads().lock().len()), ([true; 2], 2));
-        termination.retire(&slots[1]);
-        assert_eq!(
-            (left(), termination.threads().lock().len()),
-            ([false, true], 1)
-        );
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 mod util;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -552,56 +552,4 @@ fn threads_of_a_blocking_group_that_retire_give_their_stacks_back() {
             assert_eq!(report.completed(), THREADS as u64 + 1);
         },
     );
-}
-
-#[test]
-fn a_wait_for_the_end_joins_threads_that_have_retired_and_not_yet_left() {
-    // Told by its thread-local's destructor, which stays until it may go.
-    struct Stays(Door, Door);
-    impl Drop for Stays {
-        fn drop(&mut self) {
-            self.0.open();
-            self.1.pass();
-        }
-    }
-    thread_local! {
-        static STAYS: RefCell<Option<Stays>> = const { RefCell::new(None) };
-    }
-    // About time itself: a thread retires after ten seconds without a job.
-    within(|| {
-        let group = BlockingGroup::new(2).unwrap();
-        let doors: Vec<_> = (0..2).map(|_| (Door::new(), Door::new())).collect();
-        let together = Arc::new(Barrier::new(2));
-        let jobs: Vec<_> = doors
-            .iter()
-            .map(|(left, may_go)| {
-                let stays = Stays(left.clone(), may_go.clone());
-                let together = Arc::clone(&together);
-                group.spawn(move || {
-                    STAYS.set(Some(stays));
-                    together.wait();
-                })
-            })
-            .collect();
-        for job in jobs {
-            loopgroup::block_on(job).unwrap();
-        }
-        while group.threads() > 0 {
-            thread::sleep(Duration::from_millis(20));
-        }
-        let end = group.drain(Duration::from_secs(30));
-        let (tx, waited) = mpsc::channel();
-        let waiter = thread::spawn(move || {
-            end.wait();
-            tx.send(()).unwrap();
-        });
-        eventually("the group has ended", || group.is_terminated());
-        let early = waited.recv_timeout(Duration::from_millis(50));
-        assert!(early.is_err(), "it returned while a thread was there");
-        for (_, may_go) in &doors {
-            may_go.open();
-        }
-        waiter.join().unwrap();
-        assert!(doors.iter().all(|(left, _)| left.is_open()));
-    });
 }

@@ -236,8 +236,8 @@ impl Pool {
         let last = inner.is_over();
         drop(inner);
         if retired {
-            // Without this its stack would stay for the group's life.
-            self.termination.retire(slot);
+            // Nobody will join it: without this its stack would stay for the group's life.
+            self.termination.disown(slot);
         }
         if last {
             self.report();
