@@ -138,8 +138,9 @@ impl Stage {
     fn end(self, state: At) -> TerminationReport {
         let ev = self.group.next();
         if !self.group.is_terminated() {
+            // In this order: one that begins in between is seen before.
             eventually("all has ended", || {
-                ev.live_tasks() + ev.pending_tasks() == 0
+                ev.pending_tasks() + ev.live_tasks() == 0
             });
         }
         let report = self.group.shutdown_now().wait();
@@ -311,7 +312,7 @@ fn dropping_a_cancellation_does_not_take_it_back() {
                 let ev = stage.group.next();
                 // Everything before this had its turn: a task that still lives was not cancelled.
                 thread_of(ev);
-                let left = ev.live_tasks() + ev.pending_tasks();
+                let left = ev.pending_tasks() + ev.live_tasks();
                 stage.go_on();
                 assert_eq!(left, 0, "{state:?}, polled: {polled}");
                 assert_eq!(stage.end(state).cancelled(), 1, "{state:?}");

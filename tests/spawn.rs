@@ -708,23 +708,25 @@ fn a_task_that_wakes_itself_goes_behind_all_others() {
         let trace = Trace::default();
         let release = stall(ev);
         let notes = trace.clone();
-        drop(ev.spawn(async move {
+        let mut tasks = vec![ev.spawn(async move {
             notes.add("self 1");
             yield_now().await;
             notes.add("self 2");
             yield_now().await;
             notes.add("self 3");
-        }));
+        })];
         for what in ["a", "b", "c"] {
             let notes = trace.clone();
-            drop(ev.spawn(async move {
+            tasks.push(ev.spawn(async move {
                 notes.add(what);
                 yield_now().await;
                 notes.add(what);
             }));
         }
         release.open();
-        eventually("all are done", || ev.live_tasks() + ev.pending_tasks() == 0);
+        for task in tasks {
+            block_on(task).unwrap();
+        }
         assert_eq!(
             trace.take(),
             ["self 1", "a", "b", "c", "self 2", "a", "b", "c", "self 3"]
