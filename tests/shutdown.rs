@@ -502,18 +502,23 @@ fn loops_that_never_started_do_not_wait_for_those_that_did() {
     });
 }
 
+/// Two loops that run, in every other round without I/O.
+fn two_started(round: usize) -> EventLoopGroup {
+    let builder = EventLoopGroup::builder().loops(2);
+    let builder = match round % 2 {
+        0 => builder,
+        _ => builder.without_io(),
+    };
+    let group = builder.build().unwrap();
+    group.start().unwrap();
+    group
+}
+
 #[test]
 fn an_idle_loop_without_quiet_period_ends_at_once() {
     within(|| {
         let quickest = (0..20).map(|round| {
-            let builder = EventLoopGroup::builder().loops(2);
-            let builder = if round % 2 == 0 {
-                builder
-            } else {
-                builder.without_io()
-            };
-            let group = builder.build().unwrap();
-            group.start().unwrap();
+            let group = two_started(round);
             // What waits for later is no reason to wait for it.
             let far = group.spawn_on(1, sleep(LONG));
             eventually("it waits", || group.loops()[1].live_tasks() == 1);
@@ -742,14 +747,7 @@ fn each_loop_of_a_group_ends_by_itself_when_nobody_is_left() {
 fn the_last_handle_dropped_elsewhere_ends_parked_loops_in_every_round() {
     within(|| {
         for round in 0..200 {
-            let builder = EventLoopGroup::builder().loops(2);
-            let builder = if round % 2 == 0 {
-                builder
-            } else {
-                builder.without_io()
-            };
-            let group = builder.build().unwrap();
-            group.start().unwrap();
+            let group = two_started(round);
             // Every second pair of rounds under explicit terms, where only the notice of the last
             // drop can end the loops.
             if round % 4 < 2 {
