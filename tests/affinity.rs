@@ -112,8 +112,10 @@ fn wakes_from_four_threads_at_once_never_move_a_task() {
             Probe::new(
                 &log,
                 poll_fn(move |cx| {
+                    // Looked at before the waker is given away: the first poll finds nobody done.
+                    let remaining = remaining.load(Ordering::SeqCst);
                     let _ = tx.send(cx.waker().clone());
-                    match remaining.load(Ordering::SeqCst) {
+                    match remaining {
                         0 => Poll::Ready(()),
                         _ => Poll::Pending,
                     }
