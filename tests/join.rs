@@ -6,7 +6,6 @@ use std::cell::Cell;
 use std::error::Error;
 use std::future::{Future, pending};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -706,15 +705,6 @@ fn a_refusal_is_an_error_whatever_was_refused() {
     });
 }
 
-/// A descriptor that stays on its thread.
-struct NotSend(Rc<net::UnixStream>);
-
-impl AsFd for NotSend {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 /// Says at compile time that a type has none of a trait: were it otherwise, `_` would be ambiguous.
 macro_rules! assert_not {
     ($type:ty: $trait:ident) => {
@@ -732,8 +722,8 @@ macro_rules! assert_not {
 
 assert_not!(JoinHandle<Rc<()>>: Send);
 assert_not!(Scheduled<Rc<()>>: Send);
-assert_not!(Registered<NotSend>: Send);
-assert_not!(Registered<NotSend>: Sync);
+assert_not!(Registered<Rc<net::UnixStream>>: Send);
+assert_not!(Registered<Rc<net::UnixStream>>: Sync);
 assert_not!(TestLoop: Send);
 assert_not!(TestGroup: Send);
 assert_not!(TaskPanic<'static>: Clone);
