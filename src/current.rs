@@ -194,9 +194,11 @@ where
             (task, Some(runnable))
         }
     });
-    match made.expect("the thread is a loop") {
-        (task, None) => JoinHandle::of_task(task),
-        (task, Some(runnable)) => queue_or_refuse(task, runnable, location),
+    match made {
+        Some((task, None)) => JoinHandle::of_task(task),
+        Some((task, Some(runnable))) => queue_or_refuse(task, runnable, location),
+        // A loop whose thread-locals are destroyed, because a task of it ends the process.
+        None => no_context("spawn_local"),
     }
 }
 

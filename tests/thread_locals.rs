@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use loopgroup::time::sleep;
 use loopgroup::{EventLoop, EventLoopGroup, RejectReason, TerminationFuture};
-use util::{Door, DropCount, Log, Probe, alone, eventually, thread_of, within};
+use util::{Door, DropCount, Log, Probe, alone, eventually, in_child, is_child, thread_of, within};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -360,5 +360,35 @@ fn the_waker_of_a_timer_that_outlives_its_thread_may_panic_when_it_goes() {
             wait // with the last reference to its waker left in the thread's timers
         });
         drop(armed.join().unwrap());
+    });
+}
+
+#[test]
+fn a_task_that_ends_the_process_may_leave_a_thread_local_that_wakes_another() {
+    let test = "a_task_that_ends_the_process_may_leave_a_thread_local_that_wakes_another";
+    if !is_child() {
+        let output = in_child(test);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{text}");
+        assert!(text.contains("woken, NoContext"), "{text}");
+        return;
+    }
+    within(|| {
+        let door = Door::new();
+        let shut = door.clone();
+        // Used before the loop's own thread-locals, so it is destroyed after them.
+        at_exit(move || {
+            door.open();
+            let refused = loopgroup::try_spawn_local(async {}).unwrap_err();
+            eprintln!("woken, {:?}", refused.reason());
+        });
+        let ended = loopgroup::run(async {
+            let _waiting = loopgroup::spawn_local(shut.opened());
+            while shut.waiting() == 0 {
+                loopgroup::yield_now().await;
+            }
+            std::process::exit(7)
+        });
+        ended.unwrap()
     });
 }

@@ -264,10 +264,15 @@ pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
     if !is_home(&runnable.metadata().home) {
         return Err(runnable);
     }
-    // The address stands only as long as the loop does.
-    CURRENT.with(|current| match &*current.borrow() {
-        Some(local) => local.push_wake(runnable),
-        None => unreachable!("a thread is no home without its loop"),
+    let mut runnable = Some(runnable);
+    // The address stands as long as the loop does, but a task may end the process: then this thread's locals are
+    // destroyed around its loop, and one that is destroyed later may wake.
+    let _ = CURRENT.try_with(|current| {
+        if let Some(local) = &*current.borrow() {
+            if let Some(runnable) = runnable.take() {
+                local.push_wake(runnable);
+            }
+        }
     });
-    Ok(())
+    runnable.map_or(Ok(()), Err)
 }
