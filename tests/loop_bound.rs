@@ -367,6 +367,27 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 }
 
 #[test]
+fn a_value_that_is_first_wanted_when_the_values_go_is_not_made() {
+    within(|| {
+        let (group, ev, panics) = one_loop_with_panics();
+        let home = ev.clone();
+        let last = ev.bind(move || {
+            OnDrop(Some(move || {
+                // Nobody would drop them on the loop, and two that panic would end the process.
+                for _ in 0..2 {
+                    let late = home.bind(|| OnDrop(Some(|| panic!("made too late"))));
+                    let text = panic_of(|| late.with_local(|_| ()));
+                    assert!(text.contains("the loop has ended"), "{text}");
+                }
+            }))
+        });
+        block_on(last.with(|_| ())).unwrap();
+        group.shutdown_now().wait();
+        assert_eq!(panics.try_recv().ok(), None);
+    });
+}
+
+#[test]
 fn a_value_whose_destructor_panics_is_reported_and_the_loop_goes_on() {
     within(|| {
         let (group, ev, panics) = one_loop_with_panics();

@@ -178,6 +178,8 @@ impl Inner {
             match &mut *place {
                 Place::Made(key) => return Some(*key),
                 Place::Making | Place::Failed => return None,
+                // A destructor, at the end of the loop, wants a value that nobody would drop in time.
+                Place::Waiting(_) if local.arena.borrow().is_closed() => return None,
                 Place::Waiting(_) => match std::mem::replace(&mut *place, Place::Making) {
                     Place::Waiting(init) => init,
                     _ => unreachable!("it was waiting a line ago"),
@@ -204,7 +206,10 @@ impl Inner {
     #[track_caller]
     fn visit<T: 'static, R>(&self, local: &Rc<Local>, visit: impl FnOnce(&mut T) -> R) -> R {
         let Some(key) = self.key(local) else {
-            panic!("the LoopBound value was not made: its init panicked, or is still at work");
+            panic!(
+                "the LoopBound value was not made: its init panicked, is still at work, or came too \
+                 late: the loop has ended"
+            );
         };
         let taken = local.arena.borrow_mut().take(key);
         let mut value = match taken {

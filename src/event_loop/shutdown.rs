@@ -361,7 +361,7 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     trace::shutdown(shared, "tasks");
     cancel_all(local, driver, mail);
     local.publish();
-    let values = local.arena.borrow_mut().clear();
+    let values = local.arena.borrow_mut().close();
     for value in values {
         if let Err(payload) = contain_drop(value) {
             shared.report_panic(PanicSite::LoopBound, &*payload, None);
