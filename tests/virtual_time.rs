@@ -340,6 +340,25 @@ fn a_test_loop_cannot_be_driven_from_a_task() {
     });
 }
 
+/// Wakes itself for ever.
+async fn restless() {
+    loop {
+        loopgroup::yield_now().await;
+    }
+}
+
+#[test]
+fn a_restless_task_does_not_hold_the_end_of_its_test_loop_or_test_group() {
+    util::within(|| {
+        let (one, several) = (TestLoop::new(), TestGroup::seeded(1, 2));
+        let tasks = [one.spawn(restless()), several.group().spawn(restless())];
+        drop((one, several));
+        for task in tasks {
+            assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
+        }
+    });
+}
+
 #[test]
 fn loops_of_a_test_group_pass_messages_in_virtual_time() {
     let mut test = TestGroup::seeded(3, 4);

@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::report::TerminationReport;
 use crate::sync::Arc;
 use crate::testing::seat::{self, Patience, Seat, Turn};
-use crate::testing::test_loop::later;
+use crate::testing::test_loop::{SLICE, later};
 
 /// A group whose loops take turns on the test's thread, in an order that a seed decides.
 ///
@@ -318,7 +318,7 @@ impl Drop for TestGroup {
         drop(self.group.shutdown_now());
         while self.seats.iter().any(Seat::is_alive) {
             for seat in &mut self.seats {
-                seat.turn(u32::MAX);
+                seat.turn(SLICE);
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::testing::seat::{self, Patience, Seat, Turn};
 
 /// Tasks per turn, as in production.
-const SLICE: u32 = 1024;
+pub(super) const SLICE: u32 = 1024;
 /// What a turn counts for at least, when a loop is suspected to be restless: a long one is expected.
 const LEAST: u64 = 64;
 
