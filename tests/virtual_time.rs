@@ -360,6 +360,42 @@ fn a_restless_task_does_not_hold_the_end_of_its_test_loop_or_test_group() {
 }
 
 #[test]
+fn a_test_loop_that_goes_inside_another_loop_leaves_that_ones_books_alone() {
+    util::within(|| {
+        let mut one = TestLoop::new();
+        let mut several = TestGroup::seeded(1, 2);
+        let theirs = [
+            one.spawn(restless()),
+            several.group().spawn_on(1, restless()),
+        ];
+        one.turn();
+        while several.group().loops()[1].live_tasks() == 0 {
+            several.step();
+        }
+        let drops = util::DropCount::new();
+        let guard = drops.guard();
+        let (ours, ev) = loopgroup::run(async move {
+            let ours = loopgroup::spawn_local(async move {
+                let _guard = guard;
+                std::future::pending::<()>().await;
+            });
+            loopgroup::yield_now().await;
+            let ev = loopgroup::EventLoop::current().unwrap();
+            drop((one, several));
+            assert!(ev.in_event_loop());
+            assert_eq!((ev.live_tasks(), ev.metrics().cancelled()), (1, 0));
+            (ours, ev)
+        })
+        .unwrap();
+        assert_eq!(drops.get(), 1);
+        for task in theirs.into_iter().chain([ours]) {
+            assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
+        }
+        assert_eq!(ev.termination().wait().cancelled(), 1);
+    });
+}
+
+#[test]
 fn loops_of_a_test_group_pass_messages_in_virtual_time() {
     let mut test = TestGroup::seeded(3, 4);
     let handles: Vec<_> = (0..4)

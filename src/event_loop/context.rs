@@ -76,6 +76,35 @@ pub(crate) fn may_be_loop() -> bool {
         .unwrap_or(false)
 }
 
+/// Makes this thread an ordinary one until the guard is dropped: another loop can come to its end here, and not
+/// in the books of this one.
+///
+/// Returns `None` while thread-locals are destroyed: then nothing can be a loop.
+pub(crate) fn step_out() -> Option<Outside> {
+    let local = CURRENT.try_with(RefCell::take).ok()?;
+    HOME.set(ptr::null());
+    Some(Outside { local })
+}
+
+/// Makes the thread again what it was.
+pub(crate) struct Outside {
+    local: Option<Rc<Local>>,
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        if let Some(local) = self.local.take() {
+            let home = Arc::as_ptr(&local.shared);
+            if CURRENT
+                .try_with(|current| current.replace(Some(local)))
+                .is_ok()
+            {
+                HOME.set(home);
+            }
+        }
+    }
+}
+
 /// Makes `group` the group of this thread, until the guard is dropped.
 ///
 /// Returns `None` while thread-locals are destroyed: then there is no context.

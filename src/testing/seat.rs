@@ -130,12 +130,6 @@ impl Patience {
     }
 }
 
-/// Whether loops that are dropped here must be left as they are: they cannot be driven among dying
-/// thread-locals, nor by a task, which is told so unless it panics already.
-pub(super) fn must_be_left() -> bool {
-    !context::may_be_loop() && (std::thread::panicking() || !context::is_loop())
-}
-
 #[track_caller]
 fn enter(runner: &Runner) -> context::LoopGuard {
     match context::enter_loop(runner.local()) {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
 use crate::clock::{self, Clock, ReadHere, VirtualClock};
-use crate::event_loop::EventLoop;
+use crate::event_loop::{EventLoop, context};
 use crate::group::EventLoopGroup;
 use crate::random::Random;
 use crate::report::TerminationReport;
 use crate::sync::Arc;
-use crate::testing::seat::{self, Patience, Seat, Turn};
+use crate::testing::seat::{Patience, Seat, Turn};
 use crate::testing::test_loop::{SLICE, later};
 
 /// A group whose loops take turns on the test's thread, in an order that a seed decides.
@@ -312,9 +312,9 @@ impl TestGroup {
 impl Drop for TestGroup {
     fn drop(&mut self) {
         // As for a `TestLoop`.
-        if seat::must_be_left() {
+        let Some(_outside) = context::step_out() else {
             return;
-        }
+        };
         drop(self.group.shutdown_now());
         while self.seats.iter().any(Seat::is_alive) {
             for seat in &mut self.seats {

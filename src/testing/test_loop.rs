@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
 use crate::clock::{self, Clock, ReadHere, VirtualClock};
-use crate::event_loop::EventLoop;
+use crate::event_loop::{EventLoop, context};
 use crate::group::EventLoopGroup;
 use crate::group::core::GroupCore;
 use crate::report::TerminationReport;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::testing::seat::{self, Patience, Seat, Turn};
+use crate::testing::seat::{Patience, Seat, Turn};
 
 /// Tasks per turn, as in production.
 pub(super) const SLICE: u32 = 1024;
@@ -360,10 +360,11 @@ impl Deref for TestLoop {
 
 impl Drop for TestLoop {
     fn drop(&mut self) {
-        // Also while the test panics: somebody may wait for a handle.
-        if seat::must_be_left() {
+        // Also while the test panics, and inside another loop: somebody may wait for a handle. Among dying
+        // thread-locals, though, it is left as it is.
+        let Some(_outside) = context::step_out() else {
             return;
-        }
+        };
         drop(self.shutdown_now());
         while self.seat.turn(SLICE) != Turn::Ended {}
     }
