@@ -769,6 +769,22 @@ fn a_chooser_that_panics_falls_back_to_round_robin() {
 }
 
 #[test]
+fn a_chooser_that_panics_when_it_goes_does_not_hurt_whoever_lets_the_group_go() {
+    within(|| {
+        let bomb = Bomb("chooser");
+        let first = move |_: &GroupView<'_>| {
+            let _held = &bomb;
+            0
+        };
+        let builder = EventLoopGroup::builder().loops(2).chooser(first);
+        let group = Reports::default().of(builder);
+        let end = group.termination();
+        drop(group);
+        assert!(end.wait().is_clean());
+    });
+}
+
+#[test]
 fn a_panic_handler_may_use_the_loop_it_is_called_on() {
     within(|| {
         let (tx, rx) = mpsc::channel();
