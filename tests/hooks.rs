@@ -2,8 +2,9 @@
 
 mod util;
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -286,14 +287,17 @@ fn a_panicking_hook_is_reported_and_does_not_stop_the_others() {
     });
 }
 
+/// A value whose drop panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("in the destructor");
+    }
+}
+
 #[test]
 fn a_hook_whose_captures_panic_when_dropped_is_reported() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("in the destructor");
-        }
-    }
     within(|| {
         let panics = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&panics);
@@ -314,6 +318,35 @@ fn a_hook_whose_captures_panic_when_dropped_is_reported() {
         let report = group.shutdown_now().wait();
         assert_eq!((report.hooks_run(), report.hooks_panicked()), (1, 1));
         assert_eq!(panics.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn a_hook_that_cannot_run_and_panics_in_its_drop_is_reported() {
+    within(|| {
+        let (tx, rx) = mpsc::channel();
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .thread_factory(|_| Err(ErrorKind::OutOfMemory.into()))
+            .on_panic(move |panic| {
+                let line = panic.location().map(|place| place.line());
+                tx.send((panic.site(), line)).unwrap();
+            })
+            .build()
+            .unwrap();
+        let bomb = Bomb;
+        let line = line!() + 1;
+        let added = group.next().add_shutdown_hook(move || drop(bomb));
+        added.unwrap();
+        let report = group.shutdown_now().wait();
+        assert_eq!(report.loops()[0].cause(), Cause::Failed);
+        assert_eq!(report.hooks_run(), 0);
+        assert_eq!(
+            rx.try_recv(),
+            Ok((PanicSite::ShutdownHook, Some(line))),
+            "once"
+        );
+        assert!(rx.try_recv().is_err());
     });
 }
 

@@ -35,7 +35,6 @@ use crate::event_loop::shutdown::{Request, Scope};
 use crate::event_loop::state::State;
 use crate::group::EventLoopGroup;
 use crate::metrics::LoopMetrics;
-use crate::panic::{PanicSite, contain_drop, discard};
 use crate::sync::{Arc, Ordering};
 use crate::termination::TerminationFuture;
 
@@ -267,11 +266,7 @@ impl EventLoop {
         let Some(hook) = self.shared.hooks.remove(id) else {
             return false;
         };
-        if let Err(payload) = contain_drop(hook) {
-            let site = PanicSite::ShutdownHook;
-            self.shared.report_panic(site, &*payload, None);
-            discard(payload);
-        }
+        self.shared.drop_hook(hook);
         true
     }
 

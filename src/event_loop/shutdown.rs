@@ -184,9 +184,7 @@ impl Shared {
         self.wake_all(self.port.close());
         self.hooks.close();
         while let Some(hook) = self.hooks.pop(HookId::END) {
-            if let Err(payload) = contain_drop(hook) {
-                discard(payload);
-            }
+            self.drop_hook(hook);
         }
         let closed = self.inbox.close_if_empty();
         debug_assert!(closed, "nothing is accepted before the thread runs");
@@ -205,6 +203,16 @@ impl Shared {
         };
         self.terminate(ending, Some(&core.termination));
         true
+    }
+
+    /// Drops a hook that will not run.
+    pub(crate) fn drop_hook(&self, hook: Hook) {
+        let Hook { call, location } = hook;
+        if let Err(payload) = contain_drop(call) {
+            let site = PanicSite::ShutdownHook;
+            self.report_panic(site, &*payload, Some(location));
+            discard(payload);
+        }
     }
 }
 
