@@ -325,7 +325,7 @@ impl fmt::Debug for JoinError {
         match &self.0 {
             Repr::Panic { payload, location } => f
                 .debug_struct("JoinError::Panic")
-                .field("message", &message(&**payload.lock()))
+                .field("message", &text(payload))
                 .field("spawned_at", &format_args!("{location}"))
                 .finish(),
             Repr::Cancelled => f.write_str("JoinError::Cancelled"),
@@ -337,15 +337,18 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Repr::Panic { payload, location } => write!(
-                f,
-                "task spawned at {location} panicked: {}",
-                message(&**payload.lock())
-            ),
+            Repr::Panic { payload, location } => {
+                write!(f, "task spawned at {location} panicked: {}", text(payload))
+            }
             Repr::Cancelled => f.write_str("task was cancelled"),
             Repr::Rejected(reason) => write!(f, "task was refused: {reason}"),
         }
     }
+}
+
+/// The text of a panic, to be written with no lock held: whoever takes it may look at the error again.
+fn text(payload: &Mutex<Box<dyn Any + Send>>) -> String {
+    message(&**payload.lock()).to_owned()
 }
 
 impl Error for JoinError {}

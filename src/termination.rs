@@ -287,8 +287,10 @@ impl Drop for TerminationFuture {
 
 impl fmt::Debug for TerminationFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Written with no lock held: whoever takes the text may wait for the very end that the lock is for.
+        let report = self.termination.state.lock().report.clone();
         f.debug_struct("TerminationFuture")
-            .field("report", &self.termination.state.lock().report)
+            .field("report", &report)
             .finish()
     }
 }

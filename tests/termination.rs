@@ -3,6 +3,7 @@
 mod util;
 
 use std::cell::RefCell;
+use std::fmt::{self, Write};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, LoopThread, PanicSite, RejectReason, State,
+    Cause, EventLoop, EventLoopGroup, JoinHandle, LoopThread, PanicSite, RejectReason, State,
     TerminationFuture, TerminationReport,
 };
 use util::{CountOnDrop, Door, DropCount, eventually, poll_once, stall, thread_of, within};
@@ -949,5 +950,30 @@ fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
         assert!(!report.is_clean());
         let error = report.loops()[0].error().unwrap().to_string();
         assert!(report.to_string().contains(&error), "{report}");
+    });
+}
+
+/// Does something with every piece of text that it is given.
+struct Reader<F>(F);
+
+impl<F: FnMut()> fmt::Write for Reader<F> {
+    fn write_str(&mut self, _: &str) -> fmt::Result {
+        (self.0)();
+        Ok(())
+    }
+}
+
+#[test]
+fn an_end_and_an_error_are_shown_with_no_lock_held() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let task: JoinHandle<()> = group.spawn(async { panic!("on purpose") });
+        let error = loopgroup::block_on(task).unwrap_err();
+        let mut looks_again =
+            Reader(|| assert!(format!("{error} {error:?}").contains("on purpose")));
+        write!(looks_again, "{error} {error:?}").unwrap();
+        let end = group.termination();
+        let mut waits = Reader(|| assert_eq!(group.shutdown_now().wait().panicked(), 1));
+        write!(waits, "{end:?}").unwrap();
     });
 }
