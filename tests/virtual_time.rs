@@ -340,6 +340,18 @@ fn a_test_loop_cannot_be_driven_from_a_task() {
     });
 }
 
+#[test]
+fn polls_are_counted_to_the_end_of_a_loop() {
+    let mut test = TestLoop::new();
+    for _ in 0..3 {
+        drop(test.spawn(loopgroup::yield_now()));
+    }
+    drop(test.drain(secs(1)));
+    assert_eq!(test.run_until_stalled(), 6);
+    assert_eq!(cause(&test), Some(Cause::Drained));
+    assert_eq!(test.run_until_stalled(), 0);
+}
+
 /// Wakes itself for ever.
 async fn restless() {
     loop {

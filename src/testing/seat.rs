@@ -9,12 +9,15 @@ use crate::clock::earlier;
 use crate::event_loop::context;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::run::{Next, Runner};
+use crate::event_loop::shared::Shared;
 use crate::group::EventLoopGroup;
 use crate::sync::Arc;
 
 /// One driven loop.
 pub(super) struct Seat {
     runner: Option<Runner>,
+    /// Also when the loop has ended.
+    shared: Arc<Shared>,
 }
 
 /// What a driven turn left behind.
@@ -35,6 +38,7 @@ impl Seat {
             .take_seat()
             .expect("the group was made for this and nobody else has it");
         Seat {
+            shared: Arc::clone(&shared),
             runner: Some(Runner::new(Parts {
                 shared,
                 core: Arc::clone(group.core()),
@@ -90,9 +94,8 @@ impl Seat {
 
     /// Tasks that the loop has run, ever.
     pub(super) fn polls(&self) -> u64 {
-        self.runner
-            .as_ref()
-            .map_or(0, |runner| runner.local().polls())
+        // Every turn ends with the publication of this figure, the last one included.
+        self.shared.gauges.polls.get()
     }
 
     /// Whether something has come in since its last turn.
