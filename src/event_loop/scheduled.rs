@@ -213,7 +213,7 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 ///
 /// # Panics
 ///
-/// Polling it again after it was ready panics.
+/// Polling it again after it was ready panics. (After [`cancel`](Scheduled::cancel) it is ready each time.)
 #[must_use = "dropping it does not cancel the closure; use drop() to say so"]
 pub struct Scheduled<T> {
     handle: Mutex<Option<JoinHandle<T>>>,
