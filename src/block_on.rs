@@ -57,7 +57,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// Panics on a loop thread, with a sentence that says why and what to do instead.
 #[track_caller]
 pub(crate) fn refuse_on_loop(what: &str) {
-    if let Some(index) = context::with_local(|local| local.shared.index) {
+    if let Some(index) = context::busy_loop() {
         panic!(
             "{what} was called on the thread of event loop {index}: it would block the loop and \
              every task on it, and deadlock if it waits for one of them. Await the future instead, \

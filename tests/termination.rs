@@ -8,11 +8,12 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use loopgroup::blocking::BlockingGroup;
 use loopgroup::{
     Cause, EventLoop, EventLoopGroup, JoinHandle, LoopThread, PanicSite, RejectReason, State,
     TerminationFuture, TerminationReport,
@@ -975,5 +976,83 @@ fn an_end_and_an_error_are_shown_with_no_lock_held() {
         let end = group.termination();
         let mut waits = Reader(|| assert_eq!(group.shutdown_now().wait().panicked(), 1));
         write!(waits, "{end:?}").unwrap();
+    });
+}
+
+/// A waker that waits for the end of a group when it is woken, once `ready`.
+struct WaitsWhenWoken {
+    end: TerminationFuture,
+    ready: Door,
+}
+
+impl Wake for WaitsWhenWoken {
+    fn wake(self: Arc<Self>) {
+        self.ready.pass();
+        self.end.wait();
+    }
+}
+
+/// Has `observer` tell a waker that then waits for `end`.
+fn tell_who_waits(
+    mut observer: TerminationFuture,
+    end: TerminationFuture,
+) -> (TerminationFuture, Door) {
+    let ready = Door::new();
+    let waker = Waker::from(Arc::new(WaitsWhenWoken {
+        end,
+        ready: ready.clone(),
+    }));
+    let poll = Pin::new(&mut observer).poll(&mut Context::from_waker(&waker));
+    assert!(poll.is_pending());
+    (observer, ready)
+}
+
+#[test]
+fn a_waker_that_is_told_of_the_end_by_the_loop_itself_cannot_wait_for_it_there() {
+    within(|| {
+        for of_the_group in [false, true] {
+            let (tx, rx) = mpsc::channel();
+            let group = EventLoopGroup::builder()
+                .loops(1)
+                .on_panic(move |panic| {
+                    let _ = tx.send((panic.site(), panic.message().to_owned()));
+                })
+                .build()
+                .unwrap();
+            group.start().unwrap();
+            let observer = if of_the_group {
+                group.termination()
+            } else {
+                group.next().termination()
+            };
+            let (observer, ready) = tell_who_waits(observer, group.termination());
+            let end = group.shutdown_now();
+            let joining = thread::spawn(move || end.wait());
+            eventually("it is over", || group.is_terminated());
+            ready.open();
+            assert!(joining.join().unwrap().is_clean());
+            assert!(observer.wait().is_clean());
+            let (site, message) = rx.recv().unwrap();
+            assert_eq!(site, PanicSite::Waker);
+            assert!(
+                message.contains("was called on the thread of event loop 0"),
+                "{message}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_waker_that_is_told_of_the_end_of_a_blocking_group_by_its_thread_may_wait_for_it() {
+    within(|| {
+        let group = BlockingGroup::new(1).unwrap();
+        loopgroup::block_on(group.spawn(|| ())).unwrap();
+        let (observer, ready) = tell_who_waits(group.termination(), group.termination());
+        let end = group.drain(LONG);
+        let joining = thread::spawn(move || end.wait());
+        eventually("it is over", || group.is_terminated());
+        ready.open();
+        assert!(joining.join().unwrap().is_clean());
+        drop(observer);
     });
 }

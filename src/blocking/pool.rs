@@ -185,10 +185,7 @@ impl Pool {
         let own = Arc::clone(&slot);
         let handle = thread::Builder::new()
             .name("loop-blocking".to_owned())
-            .spawn(move || {
-                pool.work(&own);
-                context::leave_thread();
-            })?;
+            .spawn(move || pool.work(&own))?;
         *slot.lock() = Some(handle);
         self.state.advance(State::Started);
         inner.ever_started = true;
@@ -235,6 +232,7 @@ impl Pool {
         let retired = inner.cause.is_none();
         let last = inner.is_over();
         drop(inner);
+        context::leave_thread();
         if retired {
             // Nobody will join it: without this its stack would stay for the group's life.
             self.termination.disown(slot);

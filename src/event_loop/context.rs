@@ -30,8 +30,10 @@ thread_local! {
     /// The data of the waker that this crate polls with right now: an address that nothing else has meanwhile.
     static OWN_WAKER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     static ENTERED: RefCell<Vec<EventLoopGroup>> = const { RefCell::new(Vec::new()) };
-    /// Set once a thread that this crate started has nothing left but its thread-locals.
+    /// Set once a thread that this crate started has nothing left to do but to tell of its end.
     static LEAVING: Cell<bool> = const { Cell::new(false) };
+    /// The index of the loop that ends on this thread right now, and is none any more, but has not told everybody.
+    static ENDING: Cell<Option<usize>> = const { Cell::new(None) };
     /// The loop that has refused the task which is being dropped right now.
     static REFUSED_BY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
@@ -116,12 +118,37 @@ pub(crate) fn enter_group(group: &EventLoopGroup) -> Option<GroupGuard> {
         .map(GroupGuard)
 }
 
+/// Notes that the loop of this thread ends, until the guard is dropped: whoever is told of it here must not wait
+/// for it here.
+pub(crate) fn end_loop(index: usize) -> EndGuard {
+    let outer = ENDING.get();
+    ENDING.set(Some(index));
+    EndGuard { outer }
+}
+
+/// Notes that everybody has been told.
+#[derive(Debug)]
+pub(crate) struct EndGuard {
+    outer: Option<usize>,
+}
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        ENDING.set(self.outer);
+    }
+}
+
+/// The index of the loop that must not stand still: this thread's, to the last word of its end.
+pub(crate) fn busy_loop() -> Option<usize> {
+    with_local(|local| local.shared.index).or(ENDING.get())
+}
+
 /// Notes that this thread, which the crate has started, ends now.
 pub(crate) fn leave_thread() {
     LEAVING.set(true);
 }
 
-/// Whether this thread is one of the crate's own and runs its last destructors.
+/// Whether this thread is one of the crate's own and has come to its end: whoever joins it waits for it already.
 pub(crate) fn is_leaving() -> bool {
     LEAVING.get()
 }

@@ -331,6 +331,7 @@ impl Runner {
             mut mail,
             ..
         } = self;
+        let _ending = context::end_loop(local.shared.index);
         shutdown::finish(&local, &mut driver, &mut mail, cause);
         let shared = Arc::clone(&local.shared);
         let group = Arc::clone(&local.core.termination);
