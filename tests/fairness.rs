@@ -10,12 +10,14 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures::future::{Either, join_all, select};
+use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::UnixStream;
-use loopgroup::time::{interval, sleep_until};
+use loopgroup::time::{interval, now, sleep, sleep_until, timeout_at};
 use loopgroup::{
     Cause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
 };
-use util::{Door, Log, Probe, TempPath, eventually, stall, thread_of, within};
+use util::{Door, Log, Probe, TempPath, eventually, on_a_loop, stall, thread_of, within};
 
 /// Wakes itself in every poll, until it is told to stop.
 struct Restless {
@@ -302,6 +304,29 @@ fn connects_that_are_refused_at_once_starve_nobody() {
         drop(trying);
         let report = group.shutdown_now().wait();
         assert_eq!((report.completed(), report.cancelled()), (10, 1));
+    });
+}
+
+#[test]
+fn branches_that_are_always_ready_starve_neither_the_next_one_nor_their_timeout() {
+    on_a_loop(|| async {
+        let past = now();
+        sleep(Duration::from_millis(1)).await; // the loop has read its clock since
+        let (ours, mut theirs) = UnixStream::pair()?;
+        let (mut other, mut its_peer) = UnixStream::pair()?;
+        theirs.write_all(b"x").await?;
+        ours.readable().await?; // and is from here on
+        let always_ready = || async { while ours.readable().await.is_ok() {} };
+        for branches in [1, 2, 20] {
+            let flood = || join_all((0..branches).map(|_| always_ready()));
+            assert!(timeout_at(past, flood()).await.is_err());
+            its_peer.write_all(b"x").await?;
+            match select(flood(), other.read(&mut [0])).await {
+                Either::Left(_) => panic!("it never ends"),
+                Either::Right((read, _)) => assert_eq!(read?, 1),
+            }
+        }
+        Ok(())
     });
 }
 

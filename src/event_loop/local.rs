@@ -56,12 +56,28 @@ pub(crate) struct Local {
     woken: Cell<u64>,
     /// Whether polls are timed.
     measure_time: bool,
-    /// Operations that the running task may still do in this poll.
-    budget: Cell<u32>,
+    /// What the running task may still do in this poll.
+    budget: Cell<Budget>,
 }
 
-/// Operations of one poll: a task that always finds its socket ready yields after so many.
-const BUDGET: u32 = 128;
+/// Operations of a task in one poll: one that always finds its socket ready yields after so many.
+///
+/// A future that is told to stop returns, and its task goes on to the next one that it waits for. That one
+/// gets half as many, and one at least: the first of a `join` does not starve the others, nor its own timeout.
+#[derive(Clone, Copy)]
+struct Budget {
+    /// What may still be done.
+    left: u32,
+    /// What may be done after the next stop.
+    then: u32,
+}
+
+impl Budget {
+    const FULL: Budget = Budget {
+        left: 128,
+        then: 64,
+    };
+}
 
 /// Why a task is woken, which decides where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +113,7 @@ impl Local {
             polls: Cell::new(0),
             woken: Cell::new(0),
             measure_time,
-            budget: Cell::new(BUDGET),
+            budget: Cell::new(Budget::FULL),
         }
     }
 
@@ -292,17 +308,28 @@ impl Local {
     }
 
     pub(crate) fn renew_budget(&self) {
-        self.budget.set(BUDGET);
+        self.budget.set(Budget::FULL);
     }
 
-    /// Whether the running task may do another operation in this poll.
+    /// Whether the running future may do another operation in this poll; if not, it returns.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.budget.get() > 0
+        let Budget { left, then } = self.budget.get();
+        if left == 0 {
+            self.budget.set(Budget {
+                left: then,
+                then: (then / 2).max(1),
+            });
+        }
+        left > 0
     }
 
     /// Takes one operation out of the budget.
     pub(crate) fn spend(&self) {
-        self.budget.set(self.budget.get().saturating_sub(1));
+        let budget = self.budget.get();
+        self.budget.set(Budget {
+            left: budget.left.saturating_sub(1),
+            ..budget
+        });
     }
 
     pub(crate) fn polls(&self) -> u64 {
