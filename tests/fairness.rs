@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{Either, join_all, select};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use loopgroup::net::UnixStream;
+use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 use loopgroup::time::{interval, now, sleep, sleep_until, timeout_at};
 use loopgroup::{
     Cause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
@@ -287,23 +287,44 @@ fn timers_that_are_over_before_they_begin_starve_nobody() {
 }
 
 #[test]
-fn connects_that_are_refused_at_once_starve_nobody() {
-    within(|| {
+fn connects_and_binds_that_fail_at_once_starve_nobody() {
+    /// Runs a task that tries for ever; others get in.
+    fn is_fair<F: Future<Output = ()> + Send + 'static>(attempt: impl Fn() -> F + Send + 'static) {
         let group = EventLoopGroup::new(1).unwrap();
         let ev = group.next();
-        let nobody = TempPath::new("nobody-listens");
-        let path = nobody.0.clone();
-        let trying: JoinHandle<()> = ev.spawn(async move {
+        let trying: JoinHandle<()> = ev.spawn_with(|| async move {
             loop {
-                UnixStream::connect(&path).await.unwrap_err();
+                attempt().await;
             }
         });
-        for _ in 0..10 {
+        for _ in 0..2 {
             thread_of(ev);
         }
         drop(trying);
         let report = group.shutdown_now().wait();
-        assert_eq!((report.completed(), report.cancelled()), (10, 1));
+        assert_eq!((report.completed(), report.cancelled()), (2, 1));
+    }
+    within(|| {
+        let nobody = TempPath::new("nobody-listens");
+        let path = nobody.0.clone();
+        is_fair(move || {
+            let path = path.clone();
+            async move { drop(UnixStream::connect(&path).await.unwrap_err()) }
+        });
+        // To everybody, which TCP cannot: the system refuses at once.
+        let everybody = "127.255.255.255:9";
+        is_fair(move || async move { drop(TcpStream::connect(everybody).await.unwrap_err()) });
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        is_fair(move || async move { drop(TcpListener::bind(address).await.unwrap_err()) });
+        let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        is_fair(move || async move { drop(UdpSocket::bind(address).await.unwrap_err()) });
+        let socket = Arc::new(block_on(UdpSocket::bind("127.0.0.1:0")).unwrap());
+        is_fair(move || {
+            let socket = Arc::clone(&socket);
+            async move { socket.connect(address).await.unwrap() }
+        });
     });
 }
 

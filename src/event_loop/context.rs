@@ -257,6 +257,12 @@ pub(crate) fn spend() {
     with_local(Local::spend);
 }
 
+/// Pays for an operation that hardly ever waits: who tries again and again lets others in all the same.
+pub(crate) async fn pay() {
+    go_on().await;
+    spend();
+}
+
 /// Drops a task that `shared` has refused: it is not counted, and a panic of its destructor is
 /// `shared`'s to report.
 pub(crate) fn drop_refused(shared: &Arc<Shared>, runnable: Runnable) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use mio::Interest;
 
-use crate::event_loop::EventLoop;
+use crate::event_loop::{EventLoop, context};
 use crate::net::addr::{ToSocketAddrs, first};
 use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
@@ -54,6 +54,7 @@ impl UdpSocket {
     /// ```
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
         first(&address, |address| async move {
+            context::pay().await;
             let socket = std::net::UdpSocket::bind(address).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
             })?;
@@ -140,7 +141,11 @@ impl UdpSocket {
     /// ```
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
         let socket = self.io.get_ref();
-        first(&address, |address| async move { socket.connect(address) }).await
+        first(&address, |address| async move {
+            context::pay().await;
+            socket.connect(address)
+        })
+        .await
     }
 
     /// Sends a datagram to the connected peer.

@@ -125,9 +125,7 @@ impl UnixStream {
     }
 
     async fn connect_to(address: SockAddr) -> io::Result<UnixStream> {
-        // It hardly ever waits: who tries again and again lets others in all the same.
-        context::go_on().await;
-        context::spend();
+        context::pay().await;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         loop {
