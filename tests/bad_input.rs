@@ -5,14 +5,15 @@ mod util;
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
+use std::future::Future;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -183,6 +184,39 @@ fn what_waits_without_a_loop_or_a_selector_says_so_and_works_afterwards() {
         };
         assert_eq!(group.block_on(both).unwrap(), 1);
         assert_eq!(group.next().registered_channels(), 0);
+    });
+}
+
+#[test]
+fn a_full_unix_peer_without_a_loop_is_an_error_and_no_panic() {
+    within(|| {
+        /// Polls on a thread of another runtime: the attempts that need not wait succeed.
+        fn first_error<F: Future<Output = io::Result<()>>>(attempt: impl Fn() -> F) -> io::Error {
+            let mut cx = Context::from_waker(Waker::noop());
+            loop {
+                match Box::pin(attempt()).as_mut().poll(&mut cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => return error,
+                    Poll::Pending => panic!("nobody would wake it"),
+                }
+            }
+        }
+        let (full, backlog) = (TempPath::new("full-peer"), TempPath::new("full-backlog"));
+        let _peer = UnixDatagram::bind(&full.0).unwrap();
+        let _listener = UnixListener::bind(&backlog.0).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        let connected = Mutex::new(Vec::new());
+        for error in [
+            first_error(|| async { sender.send_to(b"x", &full.0).await.map(drop) }),
+            first_error(|| async {
+                let stream = UnixStream::connect(&backlog.0).await?;
+                connected.lock().unwrap().push(stream);
+                Ok(())
+            }),
+        ] {
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            assert!(error.to_string().contains("no event loop"), "{error}");
+        }
     });
 }
 

@@ -3,6 +3,7 @@
 #[cfg(target_os = "linux")]
 use std::ffi::OsStr;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
@@ -19,12 +20,26 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::event_loop::{EventLoop, context};
 use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::registered::{Registered, Short};
+use crate::reactor::registration::no_loop;
 use crate::reactor::source::Direction;
-use crate::time::sleep;
+use crate::time::{has_timers, sleep};
 
 /// How long it takes to try a full backlog, or the full queue of a peer that is not connected, again:
 /// the system does not report room there.
-pub(super) const RETRY: Duration = Duration::from_millis(1);
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Waits for the next try; an error where there is nothing to wait with, as of any other socket.
+pub(super) async fn next_try() -> io::Result<()> {
+    let mut pause = sleep(RETRY);
+    poll_fn(|cx| {
+        if has_timers() {
+            Pin::new(&mut pause).poll(cx).map(Ok)
+        } else {
+            Poll::Ready(Err(no_loop()))
+        }
+    })
+    .await
+}
 
 /// A Unix domain stream.
 ///
@@ -131,7 +146,7 @@ impl UnixStream {
         loop {
             match socket.connect(&address) {
                 Ok(()) => break,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(RETRY).await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => next_try().await?,
                 Err(error) => return Err(error),
             }
         }

@@ -8,10 +8,9 @@ use std::path::Path;
 use mio::Interest;
 
 use crate::event_loop::EventLoop;
-use crate::net::unix::{RETRY, cannot_bind};
+use crate::net::unix::{cannot_bind, next_try};
 use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
-use crate::time::sleep;
 
 /// A Unix domain datagram socket.
 ///
@@ -235,7 +234,7 @@ impl UnixDatagram {
             };
             match self.io.io(Direction::Write, attempt).await? {
                 Some(sent) => return Ok(sent),
-                None => sleep(RETRY).await,
+                None => next_try().await?,
             }
         }
     }

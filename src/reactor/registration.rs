@@ -107,12 +107,17 @@ fn home() -> io::Result<Arc<Shared>> {
     }
     match context::entered_group() {
         Some(group) => Ok(Arc::clone(group.next().shared())),
-        None => Err(io::Error::new(
-            io::ErrorKind::Unsupported,
-            "a socket of loopgroup waited on a thread that has no event loop: use it inside a task, \
-             inside loopgroup::run or inside group.block_on",
-        )),
+        None => Err(no_loop()),
     }
+}
+
+#[cold]
+pub(crate) fn no_loop() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "a socket of loopgroup waited on a thread that has no event loop: use it inside a task, \
+         inside loopgroup::run or inside group.block_on",
+    )
 }
 
 #[cold]

@@ -70,6 +70,11 @@ pub fn now() -> Instant {
     context::with_local(|local| local.shared.config.clock.now()).unwrap_or_else(clock::thread_now)
 }
 
+/// Whether a timer can be polled on this thread.
+pub(crate) fn has_timers() -> bool {
+    here(|_| ()).is_some()
+}
+
 /// The timers of this thread, to arm one; `look` must not call foreign code.
 fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
     let mut look = Some(look);
