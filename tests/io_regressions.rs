@@ -408,3 +408,44 @@ fn a_write_to_a_peer_that_is_gone_is_no_signal() {
         .unwrap();
     });
 }
+
+#[test]
+fn an_operation_with_two_interests_is_tried_on_either_and_clears_what_it_was_tried_on() {
+    let both = Interest::READABLE | Interest::WRITABLE;
+    on_a_loop(move || async move {
+        let (ours, mut theirs) = net::UnixStream::pair()?;
+        let ours = Registered::new(ours)?;
+        ours.writable().await?;
+        // Ready in one direction is ready.
+        assert_eq!(ours.try_io(both, |mut stream| stream.write(b"x"))?, 1);
+        theirs.write_all(b"y")?;
+        ours.readable().await?;
+        let blocked = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        assert!(ours.try_io(both, |_| blocked()).is_err());
+        let mut tried = false;
+        for interest in [Interest::READABLE, Interest::WRITABLE, both] {
+            let again = ours.try_io(interest, |_| {
+                tried = true;
+                Ok(())
+            });
+            assert_eq!(again.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        assert!(!tried, "it waits for news");
+        Ok(())
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn urgent_data_that_is_not_there_does_not_stop_a_writer() {
+    on_a_loop(|| async {
+        let (ours, _theirs) = net::UnixStream::pair()?;
+        let ours = Registered::new(ours)?;
+        ours.writable().await?;
+        let none = ours.try_io(Interest::PRIORITY, |_| {
+            Err::<(), _>(io::ErrorKind::WouldBlock.into())
+        });
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        ours.writable().await
+    });
+}

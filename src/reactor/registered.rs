@@ -160,10 +160,11 @@ impl<T: AsFd> Registered<T> {
         self.poll_wait(Direction::Write, cx)
     }
 
-    /// Tries an operation if the descriptor is, or may be, ready for it.
+    /// Tries an operation if the descriptor is, or may be, ready for it: for one of several interests, if
+    /// there are. Urgent data is read.
     ///
-    /// When it says `WouldBlock`, the readiness is cleared, so that the next wait waits for news; any
-    /// other error leaves it.
+    /// When it says `WouldBlock`, the readiness that it was tried on is cleared, so that the next wait
+    /// waits for news; any other error leaves it.
     ///
     /// # Errors
     ///
@@ -188,25 +189,28 @@ impl<T: AsFd> Registered<T> {
         interest: Interest,
         operation: impl FnOnce(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        let direction = if interest.is_readable() {
-            Direction::Read
-        } else {
-            Direction::Write
-        };
         let Some(source) = self.watched.source() else {
             return operation(self.get_ref());
         };
-        match source.look(direction) {
-            Look::Shut => Err(shut()),
-            Look::NotReady => Err(io::ErrorKind::WouldBlock.into()),
-            Look::Ready(tick) => {
-                let result = operation(self.get_ref());
-                if would_block(&result) {
-                    source.blocked(direction, tick);
-                }
-                result
+        let looks = directions(interest).map(|way| way.map(|way| (way, source.look(way))));
+        let mut ready = [None; 2];
+        for (place, look) in ready.iter_mut().zip(looks) {
+            *place = match look {
+                Some((_, Look::Shut)) => return Err(shut()),
+                Some((way, Look::Ready(tick))) => Some((way, tick)),
+                Some((_, Look::NotReady)) | None => None,
+            };
+        }
+        if ready == [None; 2] {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let result = operation(self.get_ref());
+        if would_block(&result) {
+            for (way, tick) in ready.into_iter().flatten() {
+                source.blocked(way, tick);
             }
         }
+        result
     }
 
     /// Moves it to another loop; whoever waits for it is woken and waits there.
@@ -388,6 +392,15 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for Registered<T> {
             .field("event_loop", &home)
             .finish()
     }
+}
+
+/// The ways that an interest goes: whatever is not for writing is for reading.
+fn directions(interest: Interest) -> [Option<Direction>; 2] {
+    let reads = interest.remove(Interest::WRITABLE).is_some();
+    [
+        reads.then_some(Direction::Read),
+        interest.is_writable().then_some(Direction::Write),
+    ]
 }
 
 fn would_block<R>(result: &io::Result<R>) -> bool {
