@@ -480,12 +480,22 @@ fn an_option_beyond_what_the_system_counts_is_the_most_and_never_the_least() {
             assert_eq!(client.linger()?, Some(seconds), "{asked:?}");
         }
         client.set_linger(None)?;
-        let refused = client.set_keepalive(Some(Duration::MAX)).unwrap_err();
-        assert_eq!(
-            refused.kind(),
-            io::ErrorKind::InvalidInput,
-            "said, not cut off"
-        );
+        for (asked, seconds) in [(1, 1), (1_500, 2), (32_767_000, 32_767)] {
+            client.set_keepalive(None)?;
+            client.set_keepalive(Some(Duration::from_millis(asked)))?;
+            assert!(client.keepalive()?);
+            let set = socket2::SockRef::from(&client).tcp_keepalive_time()?;
+            assert_eq!(set.as_secs(), seconds, "{asked} ms");
+        }
+        for on in [true, false] {
+            for wrong in [Duration::ZERO, Duration::from_secs(32_768), Duration::MAX] {
+                let refused = client.set_keepalive(Some(wrong)).unwrap_err();
+                // Said, not cut off; and nothing else has changed.
+                assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{wrong:?}");
+                assert_eq!(client.keepalive()?, on, "{wrong:?}");
+            }
+            client.set_keepalive(None)?;
+        }
         for huge in [1 << 32, usize::MAX] {
             client.set_recv_buffer_size(0)?;
             client.set_send_buffer_size(0)?;

@@ -347,19 +347,24 @@ impl TcpStream {
         self.options().linger()
     }
 
-    /// Sends keep-alive probes after so long without traffic; `None` turns them off.
-    /// [Example](crate::guide::sockets#options)
+    /// Sends keep-alive probes after so long without traffic, in whole seconds: a part of one is one more;
+    /// `None` turns them off. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// What the system says, as of a time that is zero or too long (Linux: 32,767 s); nothing is changed then.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
-        match idle {
-            None => self.options().set_keepalive(false),
-            Some(idle) => self
-                .options()
-                .set_tcp_keepalive(&TcpKeepalive::new().with_time(idle)),
+        let Some(idle) = idle else {
+            return self.options().set_keepalive(false);
+        };
+        let before = self.keepalive()?;
+        let probes = TcpKeepalive::new().with_time(whole_seconds(idle));
+        let set = self.options().set_tcp_keepalive(&probes);
+        if set.is_err() {
+            // They are turned on before the time is looked at.
+            self.options().set_keepalive(before)?;
         }
+        set
     }
 
     /// Says whether keep-alive probes are sent.
