@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::net::{SocketAddr, UnixStream as StdUnixStream};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -134,6 +134,35 @@ fn a_path_that_is_too_long_or_has_a_hole_is_invalid() {
             }
         }
         assert_eq!(here.registered_channels(), 0);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_unix_address_is_named_and_one_without_a_name_is_called_so() {
+    on_a_loop(|| async {
+        let path = TempPath::new("taken");
+        let taken = SocketAddr::from_pathname(&path.0)?;
+        let _listener = UnixListener::bind_addr(&taken)?;
+        for error in [
+            UnixListener::bind_addr(&taken).unwrap_err(),
+            UnixDatagram::bind_addr(&taken).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+            let name = path.0.to_str().unwrap();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        // Who is not bound can be received from, and not be answered.
+        let socket = UnixDatagram::unbound()?;
+        let nameless = socket.local_addr()?;
+        for error in [
+            socket.connect_addr(&nameless).unwrap_err(),
+            socket.send_to_addr(b"x", &nameless).await.unwrap_err(),
+            UnixStream::connect_addr(&nameless).await.unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("has no name"), "{error}");
+        }
         Ok(())
     });
 }

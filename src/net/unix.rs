@@ -245,7 +245,7 @@ impl UnixListener {
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         let path = path.as_ref();
         let bound = net::UnixListener::bind(path);
-        UnixListener::from_std(bound.map_err(|error| cannot_bind(path, &error))?)
+        UnixListener::from_std(bound.map_err(|error| cannot_bind(path.display(), &error))?)
     }
 
     /// Listens at `address`, which may be an abstract one (`from_abstract_name` of the standard library).
@@ -267,7 +267,10 @@ impl UnixListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
-        UnixListener::from_std(net::UnixListener::bind_addr(address)?)
+        let bound = net::UnixListener::bind_addr(address);
+        UnixListener::from_std(
+            bound.map_err(|error| cannot_bind(format_args!("{address:?}"), &error))?,
+        )
     }
 
     /// Takes a listener of the standard library and makes it non-blocking.
@@ -412,9 +415,9 @@ impl Stream for UnixIncoming<'_> {
     }
 }
 
-/// Says which path it was.
-pub(super) fn cannot_bind(path: &Path, error: &io::Error) -> io::Error {
-    let text = format!("cannot bind {}: {error}", path.display());
+/// Says which path or address it was.
+pub(super) fn cannot_bind(address: impl fmt::Display, error: &io::Error) -> io::Error {
+    let text = format!("cannot bind {address}: {error}");
     io::Error::new(error.kind(), text)
 }
 
@@ -429,10 +432,14 @@ fn named(address: &SocketAddr) -> io::Result<SockAddr> {
         let path = [b"\0", name].concat();
         return SockAddr::unix(OsStr::from_bytes(&path));
     }
-    Err(io::Error::new(
+    Err(nameless())
+}
+
+pub(super) fn nameless() -> io::Error {
+    io::Error::new(
         io::ErrorKind::InvalidInput,
         "this Unix socket address has no name: nobody can be reached there",
-    ))
+    )
 }
 
 descriptors!(UnixListener, UnixStream);

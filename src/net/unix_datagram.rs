@@ -8,7 +8,7 @@ use std::path::Path;
 use mio::Interest;
 
 use crate::event_loop::EventLoop;
-use crate::net::unix::{cannot_bind, next_try};
+use crate::net::unix::{cannot_bind, nameless, next_try};
 use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
 
@@ -64,7 +64,7 @@ impl UnixDatagram {
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         let path = path.as_ref();
         let bound = net::UnixDatagram::bind(path);
-        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(path, &error))?)
+        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(path.display(), &error))?)
     }
 
     /// Binds to `address`, which may be an abstract one.
@@ -92,7 +92,9 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
-        UnixDatagram::from_std(net::UnixDatagram::bind_addr(address)?)
+        let bound = net::UnixDatagram::bind_addr(address);
+        let named = |error| cannot_bind(format_args!("{address:?}"), &error);
+        UnixDatagram::from_std(bound.map_err(named)?)
     }
 
     /// Makes a socket without an address.
@@ -178,8 +180,9 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// What the system says; `InvalidInput` for an address without a name.
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
+        reachable(address)?;
         self.io.get_ref().connect_addr(address)
     }
 
@@ -214,8 +217,16 @@ impl UnixDatagram {
 
     /// Sends a datagram to the socket at `address`, such as one that was received from.
     ///
-    /// Errors and cancel safety as [`send_to`](UnixDatagram::send_to).
+    /// # Errors
+    ///
+    /// What the system says; `InvalidInput` for an address without a name, as that of a sender that is not
+    /// bound.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`send_to`](UnixDatagram::send_to).
     pub async fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        reachable(address)?;
         self.send_by(|socket| socket.send_to_addr(buf, address))
             .await
     }
@@ -338,6 +349,14 @@ impl UnixDatagram {
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.io.event_loop()
     }
+}
+
+/// Looks whether somebody can be reached at an address.
+fn reachable(address: &SocketAddr) -> io::Result<()> {
+    if address.is_unnamed() {
+        return Err(nameless());
+    }
+    Ok(())
 }
 
 impl fmt::Debug for UnixDatagram {
