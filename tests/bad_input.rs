@@ -260,6 +260,7 @@ fn one_descriptor_registered_twice_is_an_error_to_the_second_and_nothing_to_the_
         assert!(futures::poll!(std::pin::pin!(first.readable())).is_pending());
         let error = second.readable().await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("watches it already"), "{error}");
         assert_eq!(here.registered_channels(), 1);
         drop(second);
         assert_eq!(here.registered_channels(), 1);

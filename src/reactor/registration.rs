@@ -131,14 +131,38 @@ pub(crate) fn shut() -> io::Error {
 /// Says what a refusal of the selector mostly means.
 #[cold]
 fn unwatchable(error: io::Error) -> io::Error {
-    if error.kind() != io::ErrorKind::PermissionDenied {
-        return error;
+    let reason = match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "it is a regular file, perhaps, which loopgroup::blocking::unblock reads"
+        }
+        Some(libc::EEXIST) => "this loop watches it already, for another owner",
+        Some(libc::ENOSPC) => {
+            "the user's limit on watched descriptors is reached (fs.epoll.max_user_watches)"
+        }
+        _ => return error,
+    };
+    let text = format!("the system cannot watch this descriptor ({error}): {reason}");
+    io::Error::new(error.kind(), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_selector_says_what_it_means_and_what_the_system_said() {
+        for (errno, meaning) in [
+            (libc::EPERM, "regular file"),
+            (libc::EEXIST, "watches it already"),
+            (libc::ENOSPC, "max_user_watches"),
+            (libc::ENOMEM, "os error"),
+        ] {
+            let system = io::Error::from_raw_os_error(errno);
+            let error = unwatchable(io::Error::from_raw_os_error(errno));
+            assert_eq!(error.kind(), system.kind());
+            let text = error.to_string();
+            assert!(text.contains(meaning), "{text}");
+            assert!(text.contains(&system.to_string()), "{text}");
+        }
     }
-    io::Error::new(
-        error.kind(),
-        format!(
-            "the system cannot watch this descriptor ({error}): it is a regular file, perhaps, \
-             which loopgroup::blocking::unblock reads"
-        ),
-    )
 }
