@@ -337,9 +337,9 @@ impl ServerHandle {
 
     /// Closes the listener and lets open connections finish; await the handle to see the end.
     ///
-    /// It does not wait and may be called again. Connections that the system has not yet handed over are
-    /// refused. A handler that would go on for ever ends with its loop: shut the workers down, and have it
-    /// wait for [`shutdown_requested`](crate::shutdown_requested).
+    /// It does not wait and may be called again. Connections that the system has not yet handed over, or that
+    /// no worker had room for yet, are refused. A handler that would go on for ever ends with its loop: shut
+    /// the workers down, and have it wait for [`shutdown_requested`](crate::shutdown_requested).
     pub fn stop(&self) {
         self.state.stop();
     }
@@ -419,7 +419,7 @@ impl ServerReport {
         self.aborted
     }
 
-    /// Returns how many connections were accepted and then taken by no worker, because all were ending.
+    /// Returns how many connections were accepted and then taken by no worker: all were ending, or full until the stop.
     pub fn rejected(&self) -> u64 {
         self.rejected
     }
