@@ -240,7 +240,7 @@ impl Builder {
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     pub fn slow_poll(mut self, limit: Duration) -> Builder {
         self.slow_poll = Some(limit);
-        self.measure_time(true)
+        self
     }
 
     /// Sets how a loop waits when it has nothing to do; the default blocks at once.
@@ -296,7 +296,10 @@ impl Builder {
             reject_policy: self.reject_policy,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
+            #[cfg(not(feature = "tracing"))]
             measure_time: self.measure_time,
+            #[cfg(feature = "tracing")]
+            measure_time: self.measure_time || self.slow_poll.is_some(),
             #[cfg(feature = "tracing")]
             slow_poll: self.slow_poll,
             close_channels: self.close_channels,

@@ -416,6 +416,18 @@ fn the_order_of_setters_does_not_matter() {
 }
 
 #[test]
+fn slow_polls_are_measured_whether_time_was_declined_before_or_after() {
+    let limit = Duration::from_secs(60);
+    for builder in [
+        builder().measure_time(false).slow_poll(limit),
+        builder().slow_poll(limit).measure_time(false),
+    ] {
+        let group = builder.loops(1).build().unwrap();
+        assert!(group.next().metrics().busy().is_some());
+    }
+}
+
+#[test]
 fn the_order_of_setters_does_not_matter_to_the_other_builders_either() {
     within(|| {
         let (one, two) = (builder().loops(1), builder().loops(2));
