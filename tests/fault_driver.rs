@@ -234,6 +234,9 @@ mod driver {
         error.raw_os_error() == fault.raw_os_error()
             || error.to_string().contains(&text)
             || (error.kind() == fault.kind() && error.raw_os_error().is_none())
+            // The same of a socket, whose `WouldBlock` would be a wait.
+            || (fault.kind() == io::ErrorKind::WouldBlock
+                && error.to_string().contains("a limit on threads"))
     }
 
     fn number<T: std::str::FromStr + Default>(name: &str) -> T {

@@ -449,3 +449,18 @@ fn urgent_data_that_is_not_there_does_not_stop_a_writer() {
         ours.writable().await
     });
 }
+
+#[test]
+fn a_loop_that_cannot_start_is_no_would_block_to_its_socket() {
+    within(|| {
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .thread_factory(|_| Err(io::ErrorKind::WouldBlock.into()))
+            .build()
+            .unwrap();
+        let (mut ours, _theirs) = UnixStream::pair().unwrap();
+        let error = group.block_on(ours.read(&mut [0])).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Other);
+        assert!(error.to_string().contains("a limit on threads"), "{error}");
+    });
+}

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use mio::Token;
 
-use crate::error::Rejected;
+use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
 use crate::reactor::source::Source;
@@ -74,8 +74,7 @@ impl Watched {
                  loopgroup::testing): use the socket on a loop of a group with I/O",
             ));
         };
-        home.ensure_started()
-            .map_err(|reason| Rejected::new((), reason))?;
+        home.ensure_started().map_err(not_started)?;
         let token = table
             .register(fd, self)
             .ok_or_else(shut)?
@@ -126,6 +125,17 @@ pub(crate) fn shut() -> io::Error {
         io::ErrorKind::BrokenPipe,
         "the event loop of this socket is shutting down or has ended",
     )
+}
+
+/// A loop that cannot start, as an error of a socket. Not `WouldBlock`, as the system may call it: whoever
+/// reads through a stream takes that for a wait, which nobody would end.
+#[cold]
+fn not_started(reason: RejectReason) -> io::Error {
+    let error = io::Error::from(Rejected::new((), reason));
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other(reason),
+        _ => error,
+    }
 }
 
 /// Says what a refusal of the selector mostly means.
