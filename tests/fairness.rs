@@ -3,7 +3,8 @@
 mod util;
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll};
@@ -17,7 +18,9 @@ use loopgroup::time::{interval, now, sleep, sleep_until, timeout_at};
 use loopgroup::{
     Cause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
 };
-use util::{Door, Log, Probe, TempPath, eventually, on_a_loop, stall, thread_of, within};
+use util::{
+    Door, Log, Probe, TempPath, eventually, on_a_loop, poll_once, stall, thread_of, within,
+};
 
 /// Wakes itself in every poll, until it is told to stop.
 struct Restless {
@@ -328,24 +331,78 @@ fn connects_and_binds_that_fail_at_once_starve_nobody() {
     });
 }
 
+/// Reads behind floods that never wait, and gives those a time that is over.
+async fn read_beside_floods() -> io::Result<()> {
+    let past = now();
+    sleep(Duration::from_millis(1)).await; // the clock has been read since
+    let (ours, mut theirs) = UnixStream::pair()?;
+    let (mut other, mut its_peer) = UnixStream::pair()?;
+    theirs.write_all(b"x").await?;
+    ours.readable().await?; // and is from here on
+    let always_ready = || async { while ours.readable().await.is_ok() {} };
+    for branches in [1, 2, 20] {
+        let flood = || join_all((0..branches).map(|_| always_ready()));
+        assert!(timeout_at(past, flood()).await.is_err());
+        its_peer.write_all(b"x").await?;
+        match select(flood(), other.read(&mut [0])).await {
+            Either::Left(_) => panic!("it never ends"),
+            Either::Right((read, _)) => assert_eq!(read?, 1),
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn branches_that_are_always_ready_starve_neither_the_next_one_nor_their_timeout() {
+    on_a_loop(read_beside_floods);
+}
+
+#[test]
+fn branches_that_are_always_ready_starve_nobody_in_block_on_either() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        group.block_on(read_beside_floods()).unwrap();
+        // Inside of each other, and with a loop in between.
+        block_on(async { group.block_on(read_beside_floods()) }).unwrap();
+        let loop_inside = async { loopgroup::run(read_beside_floods()) };
+        group.block_on(loop_inside).unwrap().unwrap();
+        group.block_on(read_beside_floods()).unwrap();
+    });
+}
+
+#[test]
+fn a_select_whose_branches_take_turns_for_ever_starves_nobody() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next();
+        // Of the two, there is always one that has not been told to stop last.
+        let selecting: JoinHandle<()> = ev.spawn_with(|| async move {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(b"x").await.unwrap();
+            loop {
+                let (one, other) = (ours.readable(), ours.writable());
+                drop(select(pin!(one), pin!(other)).await);
+            }
+        });
+        for _ in 0..10 {
+            thread_of(ev);
+        }
+        drop(selecting);
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.completed(), report.cancelled()), (10, 1));
+    });
+}
+
+#[test]
+fn an_executor_inside_of_a_task_is_not_told_to_stop_for_ever() {
     on_a_loop(|| async {
-        let past = now();
-        sleep(Duration::from_millis(1)).await; // the loop has read its clock since
         let (ours, mut theirs) = UnixStream::pair()?;
-        let (mut other, mut its_peer) = UnixStream::pair()?;
         theirs.write_all(b"x").await?;
         ours.readable().await?; // and is from here on
-        let always_ready = || async { while ours.readable().await.is_ok() {} };
-        for branches in [1, 2, 20] {
-            let flood = || join_all((0..branches).map(|_| always_ready()));
-            assert!(timeout_at(past, flood()).await.is_err());
-            its_peer.write_all(b"x").await?;
-            match select(flood(), other.read(&mut [0])).await {
-                Either::Left(_) => panic!("it never ends"),
-                Either::Right((read, _)) => assert_eq!(read?, 1),
-            }
+        // It does not return to the loop before it is done.
+        for _ in 0..10_000 {
+            let mut readable = pin!(ours.readable());
+            while poll_once(&mut readable).is_pending() {}
         }
         Ok(())
     });

@@ -10,11 +10,11 @@
 //! - A thread inside `group.block_on` has a group but no loop; the loop, if there is one, wins.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::ptr;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
+use crate::event_loop::budget;
 use crate::event_loop::inbox::Sender;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
@@ -51,6 +51,7 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
         HOME.set(Arc::as_ptr(&local.shared));
         Some(LoopGuard {
             refused_by: set_refused_by(None),
+            _budget: budget::begin(),
         })
     })
 }
@@ -60,6 +61,8 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
 pub(crate) struct LoopGuard {
     /// A task that is refused may run a loop in its destructor, and that loop's tasks are not refused.
     refused_by: Option<Arc<Shared>>,
+    /// Whoever runs a loop inside `block_on` does not pay for it.
+    _budget: budget::Outer,
 }
 
 impl Drop for LoopGuard {
@@ -215,13 +218,18 @@ pub(crate) fn forget_own_waker() {
     OWN_WAKER.set(ptr::null());
 }
 
-/// A waker that is noted for as long as this lives: for a poll whose panic is its caller's.
-pub(crate) struct OwnWaker(());
+/// A waker that is noted, and a budget that counts, for as long as this lives: for a poll whose panic is
+/// its caller's.
+pub(crate) struct OwnWaker {
+    _budget: budget::Outer,
+}
 
 impl OwnWaker {
     pub(crate) fn note(waker: &Waker) -> OwnWaker {
         note_own_waker(waker);
-        OwnWaker(())
+        OwnWaker {
+            _budget: budget::begin(),
+        }
     }
 }
 
@@ -234,33 +242,6 @@ impl Drop for OwnWaker {
 /// Whether this is the waker that this crate polls with, which does not panic.
 pub(crate) fn is_own_waker(waker: &Waker) -> bool {
     !waker.data().is_null() && OWN_WAKER.get() == waker.data()
-}
-
-/// Puts the running task off to its next poll if it has done enough in this one; a thread that is no
-/// loop may always go on.
-pub(crate) fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
-    if with_local(Local::may_go_on).unwrap_or(true) {
-        return Poll::Ready(());
-    }
-    cx.waker().wake_by_ref();
-    Poll::Pending
-}
-
-/// Waits for the next poll if the running task has done enough in this one.
-pub(crate) async fn go_on() {
-    poll_fn(poll_go_on).await;
-}
-
-/// Notes that the running task has done an operation. One that has to wait is none: a task may wait
-/// for any number of things at once.
-pub(crate) fn spend() {
-    with_local(Local::spend);
-}
-
-/// Pays for an operation that hardly ever waits: who tries again and again lets others in all the same.
-pub(crate) async fn pay() {
-    go_on().await;
-    spend();
 }
 
 /// Drops a task that `shared` has refused: it is not counted, and a panic of its destructor is

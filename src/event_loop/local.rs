@@ -12,6 +12,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use crate::event_loop::arena::{Arena, Key};
+use crate::event_loop::budget;
 use crate::event_loop::counters::End;
 use crate::event_loop::inbox::Lane;
 use crate::event_loop::shared::{Mail, Notice, Shared};
@@ -56,27 +57,6 @@ pub(crate) struct Local {
     woken: Cell<u64>,
     /// Whether polls are timed.
     measure_time: bool,
-    /// What the running task may still do in this poll.
-    budget: Cell<Budget>,
-}
-
-/// Operations of a task in one poll: one that always finds its socket ready yields after so many.
-///
-/// A future that is told to stop returns, and its task goes on to the next one that it waits for. That one
-/// gets half as many, and one at least: the first of a `join` does not starve the others, nor its own timeout.
-#[derive(Clone, Copy)]
-struct Budget {
-    /// What may still be done.
-    left: u32,
-    /// What may be done after the next stop.
-    then: u32,
-}
-
-impl Budget {
-    const FULL: Budget = Budget {
-        left: 128,
-        then: 64,
-    };
 }
 
 /// Why a task is woken, which decides where it goes.
@@ -113,7 +93,6 @@ impl Local {
             polls: Cell::new(0),
             woken: Cell::new(0),
             measure_time,
-            budget: Cell::new(Budget::FULL),
         }
     }
 
@@ -290,7 +269,7 @@ impl Local {
     #[inline]
     pub(crate) fn run_one(&self, runnable: Runnable) {
         self.polls.set(self.polls.get() + 1);
-        self.renew_budget();
+        budget::renew();
         if self.measure_time {
             self.run_and_measure(runnable);
         } else {
@@ -305,31 +284,6 @@ impl Local {
         let time = start.elapsed();
         self.shared.gauges.polled(time);
         trace::polled(&self.shared, time);
-    }
-
-    pub(crate) fn renew_budget(&self) {
-        self.budget.set(Budget::FULL);
-    }
-
-    /// Whether the running future may do another operation in this poll; if not, it returns.
-    pub(crate) fn may_go_on(&self) -> bool {
-        let Budget { left, then } = self.budget.get();
-        if left == 0 {
-            self.budget.set(Budget {
-                left: then,
-                then: (then / 2).max(1),
-            });
-        }
-        left > 0
-    }
-
-    /// Takes one operation out of the budget.
-    pub(crate) fn spend(&self) {
-        let budget = self.budget.get();
-        self.budget.set(Budget {
-            left: budget.left.saturating_sub(1),
-            ..budget
-        });
     }
 
     pub(crate) fn polls(&self) -> u64 {

@@ -9,11 +9,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::event_loop::context;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::run::drive;
 use crate::event_loop::shared::Shared;
 use crate::event_loop::shutdown::Request;
+use crate::event_loop::{budget, context};
 use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
 use crate::report::Cause;
 use crate::sync::{Arc, AtomicBool, Ordering};
@@ -38,7 +38,7 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
         let ending = loop {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
-                runner.local().renew_budget();
+                budget::renew();
                 context::note_own_waker(&waker);
                 let polled = contain(|| future.as_mut().poll(&mut cx));
                 context::forget_own_waker();

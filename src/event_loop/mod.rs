@@ -7,6 +7,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod bound;
+pub(crate) mod budget;
 pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod hooks;

@@ -11,7 +11,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use mio::Interest;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::event_loop::{EventLoop, context};
+use crate::event_loop::{EventLoop, budget};
 use crate::net::addr::{ToSocketAddrs, first};
 use crate::net::incoming::Incoming;
 use crate::net::stream::{asked, stream, write, write_vectored};
@@ -57,7 +57,7 @@ impl TcpListener {
     /// What the system says, as `AddrInUse`.
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         first(&address, |address| async move {
-            context::pay().await;
+            budget::pay().await;
             TcpListener::listen(address, BACKLOG, false)
         })
         .await
@@ -220,7 +220,7 @@ impl TcpStream {
     /// Cancel safe: a connection under way is given up.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
         first(&address, |address| async move {
-            context::pay().await;
+            budget::pay().await;
             let socket = stream_socket(address)?;
             match socket.connect(&address.into()) {
                 Ok(()) => {}

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use mio::Interest;
 
-use crate::event_loop::{EventLoop, context};
+use crate::event_loop::{EventLoop, budget};
 use crate::net::addr::{ToSocketAddrs, first};
 use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
@@ -54,7 +54,7 @@ impl UdpSocket {
     /// ```
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
         first(&address, |address| async move {
-            context::pay().await;
+            budget::pay().await;
             let socket = std::net::UdpSocket::bind(address).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
             })?;
@@ -142,7 +142,7 @@ impl UdpSocket {
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
         let socket = self.io.get_ref();
         first(&address, |address| async move {
-            context::pay().await;
+            budget::pay().await;
             socket.connect(address)
         })
         .await

@@ -17,7 +17,7 @@ use futures::io::{AsyncRead, AsyncWrite};
 use mio::Interest;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::event_loop::{EventLoop, context};
+use crate::event_loop::{EventLoop, budget};
 use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::registered::{Registered, Short};
 use crate::reactor::registration::no_loop;
@@ -140,7 +140,7 @@ impl UnixStream {
     }
 
     async fn connect_to(address: SockAddr) -> io::Result<UnixStream> {
-        context::pay().await;
+        budget::pay().await;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         loop {

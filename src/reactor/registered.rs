@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker, ready};
 use mio::Interest;
 
 use crate::event_loop::EventLoop;
-use crate::event_loop::context;
+use crate::event_loop::budget;
 use crate::reactor::registration::{Watched, shut};
 use crate::reactor::source::{Direction, Look, Source, Tick};
 use crate::sync::Arc;
@@ -249,7 +249,7 @@ impl<T: AsFd> Registered<T> {
         mut operation: impl FnMut(&T) -> io::Result<R>,
         short: impl Fn(&R) -> Short,
     ) -> Poll<io::Result<R>> {
-        ready!(context::poll_go_on(cx));
+        ready!(budget::poll_go_on(cx));
         if let Some(result) = self.try_fresh(&mut operation) {
             return Poll::Ready(result);
         }
@@ -273,7 +273,7 @@ impl<T: AsFd> Registered<T> {
         direction: Direction,
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        context::go_on().await;
+        budget::go_on().await;
         if let Some(result) = self.try_fresh(&mut operation) {
             return result;
         }
@@ -299,17 +299,17 @@ impl<T: AsFd> Registered<T> {
         if would_block(&result) {
             return None;
         }
-        context::spend();
+        budget::spend();
         Some(result)
     }
 
     async fn wait(&self, direction: Direction) -> io::Result<()> {
-        context::go_on().await;
+        budget::go_on().await;
         self.ready(direction).await.map(drop)
     }
 
     fn poll_wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(context::poll_go_on(cx));
+        ready!(budget::poll_go_on(cx));
         self.poll_ready(direction, cx).map_ok(drop)
     }
 
@@ -343,7 +343,7 @@ impl<T: AsFd> Registered<T> {
         let Some(ready) = ready.transpose() else {
             return Poll::Pending;
         };
-        context::spend();
+        budget::spend();
         Poll::Ready(ready)
     }
 

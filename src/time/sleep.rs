@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use crate::event_loop::context;
+use crate::event_loop::budget;
 use crate::sync;
 use crate::time::queue::Key;
 use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
@@ -201,8 +201,8 @@ impl Future for Sleep {
             Some((_, Err(waker))) => {
                 drop(waker);
                 // Over without a wait: a task that never waits for its timers lets others in all the same.
-                ready!(context::poll_go_on(cx));
-                context::spend();
+                ready!(budget::poll_go_on(cx));
+                budget::spend();
                 Poll::Ready(())
             }
             None if this
