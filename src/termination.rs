@@ -188,7 +188,8 @@ impl TerminationFuture {
     /// # Panics
     ///
     /// On a thread that is an event loop, of any group: the loop would wait for itself or for a
-    /// sibling that waits for it. Await the future instead.
+    /// sibling that waits for it. Await the future instead. (A job of a blocking group must not wait for the
+    /// end of its own group either, which waits for the job; that is not noticed.)
     ///
     /// # Examples
     ///
