@@ -193,8 +193,7 @@ impl Builder {
     /// [Example](crate::guide::settings#who-gets-the-next-task)
     pub fn chooser(mut self, chooser: impl Chooser + 'static) -> Builder {
         let chooser = Contained::new(chooser);
-        let choose = move |group: &GroupView<'_>| chooser.get().choose(group);
-        self.chooser = Some(Box::new(choose));
+        self.chooser = Some(Box::new(move |group: &GroupView<'_>| chooser.get().choose(group)));
         self
     }
 
