@@ -10,7 +10,7 @@ use std::hash::RandomState;
 use std::io;
 use std::time::Duration;
 
-use crate::chooser::{Chooser, GroupView, RoundRobin};
+use crate::chooser::{Chooser, RoundRobin};
 use crate::clock::Clock;
 use crate::event_loop::EventLoop;
 use crate::event_loop::counters::{Bound, Counters};
@@ -192,8 +192,7 @@ impl Builder {
     /// Sets how [`EventLoopGroup::next`] chooses; the default is [`RoundRobin`].
     /// [Example](crate::guide::settings#who-gets-the-next-task)
     pub fn chooser(mut self, chooser: impl Chooser + 'static) -> Builder {
-        let chooser = Contained::new(chooser);
-        self.chooser = Some(Box::new(move |group: &GroupView<'_>| chooser.get().choose(group)));
+        self.chooser = Some(Box::new(Contained::new(chooser)));
         self
     }
 

@@ -10,6 +10,7 @@ use std::fmt;
 
 use crate::event_loop::context;
 use crate::group::core::GroupCore;
+use crate::panic::Contained;
 use crate::random::scramble;
 use crate::sync::plain::AtomicUsize;
 use crate::sync::{Arc, Ordering};
@@ -79,6 +80,13 @@ where
 {
     fn choose(&self, group: &GroupView<'_>) -> usize {
         self(group)
+    }
+}
+
+/// As a builder keeps what it is given.
+impl<C: Chooser> Chooser for Contained<C> {
+    fn choose(&self, group: &GroupView<'_>) -> usize {
+        self.get().choose(group)
     }
 }
 
