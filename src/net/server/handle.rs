@@ -95,8 +95,9 @@ impl State {
     }
 
     pub(super) fn accept_failed(&self, error: io::Error) {
-        self.accept_errors.fetch_add(1, Ordering::Relaxed);
+        // In this order: whoever sees the count finds the error.
         *self.last_error.lock() = Some(Arc::new(error));
+        self.accept_errors.fetch_add(1, Ordering::Release);
     }
 
     /// Takes a place, if there is one.
