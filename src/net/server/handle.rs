@@ -95,9 +95,8 @@ impl State {
     }
 
     pub(super) fn accept_failed(&self, error: io::Error) {
-        // In this order: whoever sees the count finds the error.
         *self.last_error.lock() = Some(Arc::new(error));
-        self.accept_errors.fetch_add(1, Ordering::Release);
+        self.accept_errors.fetch_add(1, Ordering::Release); // after it: who sees the count finds it
     }
 
     /// Takes a place, if there is one.
