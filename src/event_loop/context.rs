@@ -1,7 +1,7 @@
 //! Which loop, or which group, the current thread works for.
 //!
 //! - At most one [`Local`] per thread; it is set before the first poll and taken away after the last
-//!   drop.
+//!   drop. It is put aside while another loop ends on its thread ([`step_out`]).
 //! - Access is by `try_with`: while thread-locals are destroyed, a thread is foreign. ([`enter_loop`]
 //!   is not: nobody makes a thread a loop that late; see [`may_be_loop`].)
 //! - Which loop it is can be told without touching the cell: its address stands beside it, for as long as it

@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use crate::clock::earlier;
+use crate::event_loop::context;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::run::{Next, Runner};
 use crate::event_loop::shared::Shared;
-use crate::event_loop::{budget, context};
 use crate::group::EventLoopGroup;
 use crate::sync::Arc;
 
@@ -88,7 +88,6 @@ impl Seat {
     pub(super) fn inside<R>(&mut self, inside: impl FnOnce() -> R) -> Option<R> {
         let runner = self.runner.as_ref()?;
         let _entered = enter(runner);
-        budget::renew();
         Some(inside())
     }
 
