@@ -15,11 +15,12 @@ use crate::clock::Clock;
 use crate::event_loop::EventLoop;
 use crate::event_loop::counters::{Bound, Counters};
 use crate::event_loop::inbox::Inbox;
-use crate::event_loop::launch::{LoopThread, Seat};
+use crate::event_loop::launch::LoopThread;
+use crate::event_loop::lifecycle::Life;
 use crate::event_loop::shared::Shared;
-use crate::event_loop::state::StateCell;
 use crate::group::EventLoopGroup;
 use crate::group::core::{GroupCore, Keys, Token};
+use crate::group::end::GroupEnd;
 use crate::metrics::gauges::Gauges;
 use crate::panic::{Contained, PanicHandler, TaskPanic, contain, discard};
 use crate::reactor::{Driver, Port};
@@ -389,6 +390,7 @@ fn assemble(
     max_pending_tasks: Option<usize>,
 ) -> EventLoopGroup {
     let termination = Termination::new(drivers.len(), config.on_panic.clone());
+    let end = Arc::new(GroupEnd::new(drivers.len(), termination));
     let mut group = None;
     // The loops know their group weakly, so the group is tied to itself while it is made.
     let token = Arc::new_cyclic(|token| {
@@ -396,33 +398,38 @@ fn assemble(
             let make = |(index, (driver, port)): (usize, (Driver, Port))| {
                 EventLoop::new(&Arc::new(Shared {
                     index,
-                    inbox: Inbox::new(),
+                    inbox: Inbox::new(Life::new(driver)),
                     port,
-                    state: StateCell::new(),
                     counters: Counters::default(),
                     gauges: Gauges::default(),
                     bound: max_pending_tasks.map(Bound::new),
-                    control: Mutex::default(),
-                    hooks: crate::event_loop::hooks::Hooks::default(),
-                    seat: Seat::new(driver),
                     handles: AtomicUsize::new(0),
                     shutdown_waiters: Mutex::default(),
                     termination: Termination::new(1, config.on_panic.clone()),
                     config: Arc::clone(config),
                     core: core.clone(),
                     token: token.clone(),
+                    end: Arc::clone(&end),
                 }))
             };
             let keys = match config.clock {
                 Clock::System => Keys::Secret(RandomState::new()),
                 Clock::Virtual(_) => Keys::Known,
             };
+            let loops: Box<[EventLoop]> = drivers.into_iter().enumerate().map(make).collect();
+            end.know(
+                loops
+                    .iter()
+                    .map(|one| Arc::downgrade(one.shared()))
+                    .collect(),
+            );
             GroupCore {
-                loops: drivers.into_iter().enumerate().map(make).collect(),
+                loops,
                 chooser,
                 fallback: RoundRobin::default(),
+                detour: RoundRobin::default(),
                 keys,
-                termination,
+                end: Arc::clone(&end),
             }
         });
         group = Some(Arc::clone(&core));

@@ -115,7 +115,7 @@ where
 {
     // The chooser is user code: it is asked with no borrow of the context.
     if let Some(local) = context::current() {
-        return local.core.next().spawn(future);
+        return local.core.spawn(future);
     }
     match context::entered_group() {
         Some(group) => group.spawn(future),
@@ -145,7 +145,7 @@ where
     F::Output: Send + 'static,
 {
     if let Some(local) = context::current() {
-        return local.core.next().try_spawn(future);
+        return local.core.try_spawn(future);
     }
     match context::entered_group() {
         Some(group) => group.try_spawn(future),
@@ -187,7 +187,7 @@ where
     // moved twice more. One look at the loop, under which no user code runs.
     let made = context::with_local(|local| {
         let (runnable, task) = task::new_local(&local.shared, future, location);
-        if local.is_open() && local.shared.bound.is_none() {
+        if local.shared.is_open() && local.shared.bound.is_none() {
             local.push_main(runnable);
             (task, None)
         } else {
@@ -211,7 +211,7 @@ fn queue_or_refuse<T>(
 ) -> JoinHandle<T> {
     let home = Arc::clone(&runnable.metadata().home);
     // The policy of a full loop is user code, which no look at the loop surrounds.
-    let admitted = match context::with_home(&home, |local| local.is_open()) {
+    let admitted = match context::with_home(&home, |local| local.shared.is_open()) {
         Some(true) => home.admit(),
         Some(false) | None => Err(RejectReason::ShutDown),
     };
@@ -267,7 +267,7 @@ where
         return Err(Rejected::new(future, RejectReason::NoContext));
     };
     let shared = &local.shared;
-    let admitted = if local.is_open() {
+    let admitted = if shared.is_open() {
         shared.admit()
     } else {
         Err(RejectReason::ShutDown)
@@ -279,18 +279,6 @@ where
     let (runnable, task) = task::new_local(shared, future, location);
     local.push_new(runnable, Lane::Main);
     Ok(JoinHandle::of_task(task))
-}
-
-/// Spawns a future on this very loop, which has no bound; one that it takes no more is dropped.
-pub(crate) fn spawn_detached<F>(future: F, location: &'static Location<'static>)
-where
-    F: Future<Output = ()> + 'static,
-{
-    if let Some(local) = context::current().filter(|local| local.is_open()) {
-        let (runnable, task) = task::new_local(&local.shared, future, location);
-        local.push_main(runnable);
-        drop(JoinHandle::of_task(task));
-    }
 }
 
 /// Lets every other queued task go first, once.

@@ -46,6 +46,11 @@ impl Parker {
         true
     }
 
+    /// Whether a permit was left.
+    pub(crate) fn has_permit(&self) -> bool {
+        *self.permit.lock()
+    }
+
     /// Leaves a permit and wakes the parked thread.
     pub(crate) fn unpark(&self) {
         *self.permit.lock() = true;

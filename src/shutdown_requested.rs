@@ -95,7 +95,7 @@ impl ShutdownRequested {
     /// Whether it would be ready, or as good as: the state changes just before its waiters are told.
     pub(crate) fn is_requested(&self) -> bool {
         let mut loops = self.loops.iter();
-        loops.all(|one| one.state.get().is_shutting_down())
+        loops.all(|one| one.state().is_shutting_down())
     }
 }
 
@@ -108,7 +108,8 @@ impl Future for ShutdownRequested {
         let waker = cx.waker().clone();
         while let Some(next) = this.loops.last() {
             let mut waiters = next.shutdown_waiters.lock();
-            if !waiters.has_fired() {
+            // Whoever asks for the shutdown moves the state first and takes the waiters out after.
+            if !next.state().is_shutting_down() {
                 let replaced = waiters.store(&mut this.key, waker);
                 drop(waiters);
                 drop(replaced);

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use crate::blocking::pool::{Pool, Settings};
 use crate::error::Rejected;
-use crate::event_loop::shutdown::{self, Request, Scope};
 use crate::event_loop::state::State;
+use crate::event_loop::terms::{self, Request, Scope};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::termination::TerminationFuture;
@@ -130,7 +130,7 @@ impl Drop for Token {
         self.pool.orphaned();
         self.pool.request(Request::Graceful {
             quiet: Duration::ZERO,
-            timeout: shutdown::TIMEOUT,
+            timeout: terms::TIMEOUT,
         });
     }
 }
@@ -301,8 +301,8 @@ impl BlockingGroup {
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
-            quiet: shutdown::QUIET,
-            timeout: shutdown::TIMEOUT,
+            quiet: terms::QUIET,
+            timeout: terms::TIMEOUT,
         })
     }
 
@@ -332,7 +332,7 @@ impl BlockingGroup {
         quiet: Duration,
         timeout: Duration,
     ) -> io::Result<TerminationFuture> {
-        Ok(self.request(shutdown::graceful(quiet, timeout)?))
+        Ok(self.request(terms::graceful(quiet, timeout)?))
     }
 
     /// Ends the group when no job is queued or running any more; at `timeout` queued ones are

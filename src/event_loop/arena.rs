@@ -3,8 +3,8 @@
 //! - A key is plain data: it may travel, and a stale one finds nothing (it carries a generation).
 //! - A value is taken out while user code works on it, so no borrow is held and a second access
 //!   meanwhile finds the place [`Taken`](Visit::Taken).
-//! - Everything is dropped on the loop thread: [`Arena::close`] hands the rest out at the end, and from then on
-//!   nothing new is put here.
+//! - Everything is dropped on the loop thread: [`Arena::take_all`] hands the rest out at the end, when the loop is
+//!   sealed, and from then on nothing new is put here.
 
 use std::any::Any;
 
@@ -22,7 +22,6 @@ pub(crate) struct Key {
 pub(crate) struct Arena {
     places: Slab<Place>,
     generation: u64,
-    closed: bool,
 }
 
 struct Place {
@@ -75,18 +74,19 @@ impl Arena {
         self.places.remove(key.index).value
     }
 
-    /// Gives every place up, for good.
-    pub(crate) fn close(&mut self) -> Vec<Box<dyn Any>> {
-        self.closed = true;
+    /// Gives every place up.
+    pub(crate) fn take_all(&mut self) -> Vec<Box<dyn Any>> {
         std::mem::take(&mut self.places)
             .into_iter()
             .filter_map(|(_, place)| place.value)
             .collect()
     }
 
-    /// Whether its loop has come to its end: what is made now would outlast it.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed
+    /// Gives the room of a past crowd back, beyond so many places.
+    pub(crate) fn give_room_back(&mut self, room: usize) {
+        if self.places.capacity() > room && self.places.is_empty() {
+            self.places = Slab::new();
+        }
     }
 
     fn place(&mut self, key: Key) -> Option<&mut Place> {
@@ -121,9 +121,7 @@ mod tests {
         };
         assert!(matches!(arena.take(key), Visit::Taken));
         assert!(arena.give_back(key, value).is_none());
-        assert!(!arena.is_closed());
-        assert_eq!(arena.close().len(), 1);
-        assert!(arena.is_closed());
+        assert_eq!(arena.take_all().len(), 1);
         assert!(matches!(arena.take(key), Visit::Gone));
     }
 }

@@ -179,7 +179,7 @@ impl Inner {
                 Place::Made(key) => return Some(*key),
                 Place::Making | Place::Failed => return None,
                 // A destructor, at the end of the loop, wants a value that nobody would drop in time.
-                Place::Waiting(_) if local.arena.borrow().is_closed() => return None,
+                Place::Waiting(_) if local.shared.is_sealed() => return None,
                 Place::Waiting(_) => match std::mem::replace(&mut *place, Place::Making) {
                     Place::Waiting(init) => init,
                     _ => unreachable!("it was waiting a line ago"),

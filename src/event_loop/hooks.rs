@@ -1,14 +1,14 @@
-//! The shutdown hooks of one loop.
+//! The shutdown hooks of one loop: a list in the keeping of its [`Life`](super::lifecycle::Life).
 //!
 //! - Hooks run in the order of their registration, once each, on the loop.
 //! - A hook may add hooks, and remove any that has not begun: they leave the list one by one.
-//! - Nothing is added to a closed list, and who closes it runs what is left: every hook that was
-//!   accepted and not removed runs, whatever ends the loop.
+//! - Whether the list takes more is a matter of the loop's phase; every hook that was accepted and not
+//!   removed runs, whatever ends the loop.
 
 use std::collections::VecDeque;
 use std::panic::Location;
 
-use crate::sync::{Mutex, Ordering, plain};
+use crate::sync::{Ordering, plain};
 
 /// Counts the hooks of all loops: an id means one hook, and nothing to another loop.
 static NEXT: plain::AtomicU64 = plain::AtomicU64::new(0);
@@ -45,68 +45,53 @@ pub(crate) struct Hook {
 
 /// The list of hooks.
 #[derive(Default)]
-pub(crate) struct Hooks(Mutex<List>);
-
-#[derive(Default)]
-struct List {
+pub(crate) struct Hooks {
     /// In the order of their ids.
     waiting: VecDeque<(HookId, Hook)>,
-    closed: bool,
+    /// The loop is inside a hook.
+    running: bool,
 }
 
 impl Hooks {
-    /// Adds a hook, or hands it back if the list is closed.
-    pub(crate) fn add<F>(&self, hook: F, location: &'static Location<'static>) -> Result<HookId, F>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let mut list = self.0.lock();
-        if list.closed {
-            return Err(hook);
-        }
+    pub(crate) fn add(&mut self, hook: Hook) -> HookId {
         let id = HookId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let call = Box::new(hook);
-        list.waiting.push_back((id, Hook { call, location }));
-        Ok(id)
+        self.waiting.push_back((id, hook));
+        id
     }
 
     /// Takes a hook out; dropping it is user code and left to the caller.
-    pub(crate) fn remove(&self, id: HookId) -> Option<Hook> {
-        let mut list = self.0.lock();
-        let place = list.waiting.iter().position(|(other, _)| *other == id)?;
-        list.waiting.remove(place).map(|(_, hook)| hook)
+    pub(crate) fn remove(&mut self, id: HookId) -> Option<Hook> {
+        let place = self.waiting.iter().position(|(other, _)| *other == id)?;
+        self.waiting.remove(place).map(|(_, hook)| hook)
     }
 
     /// The place behind the hooks that wait now.
     pub(crate) fn fence(&self) -> HookId {
-        // Under the lock, so that what is in the list is below it.
-        let _list = self.0.lock();
         HookId(NEXT.load(Ordering::Relaxed))
     }
 
-    /// Takes the first hook, if it was added before `fence`.
-    pub(crate) fn pop(&self, fence: HookId) -> Option<Hook> {
-        let mut list = self.0.lock();
-        let (id, _) = list.waiting.front()?;
-        if id.0 >= fence.0 {
+    /// Takes the first hook to run it, if it was added before `fence`; the one before has ended.
+    pub(crate) fn pop(&mut self, fence: HookId) -> Option<Hook> {
+        let first = self.waiting.front().filter(|(id, _)| id.0 < fence.0);
+        self.running = first.is_some();
+        if !self.running {
             return None;
         }
-        list.waiting.pop_front().map(|(_, hook)| hook)
+        self.waiting.pop_front().map(|(_, hook)| hook)
     }
 
+    /// Takes them all out; none of them will run.
+    pub(crate) fn take(&mut self) -> Vec<Hook> {
+        self.waiting.drain(..).map(|(_, hook)| hook).collect()
+    }
+
+    /// Whether no hook waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().waiting.is_empty()
+        self.waiting.is_empty()
     }
 
-    /// Refuses more.
-    pub(crate) fn close(&self) {
-        self.0.lock().closed = true;
-    }
-
-    /// Refuses more, if nothing waits.
-    pub(crate) fn close_if_empty(&self) -> bool {
-        let mut list = self.0.lock();
-        list.closed |= list.waiting.is_empty();
-        list.closed
+    /// Whether no hook waits and none runs.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.waiting.is_empty() && !self.running
     }
 }

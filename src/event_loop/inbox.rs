@@ -1,34 +1,50 @@
-//! The mailbox through which other threads reach a loop.
+//! The mailbox through which other threads reach a loop, and the lock under which its life is decided.
 //!
 //! Invariants:
-//! - The gate only moves `Open → Draining → Closed`. New items pass an open gate only; wakes pass
-//!   until it is closed; what has passed is always drained.
-//! - It closes in the critical section that finds no item inside, so none is ever left there. (Messages
-//!   to the loop itself are dropped: nobody is left to read them.)
+//! - The gate is the owner's: a [`Gate`] says what it takes, and lives under the mailbox' lock, so what is
+//!   let in and what the gate says are one thing. What has passed is always drained.
+//! - What the gate [shows](Gate::shown) is written before the lock is released ([`Desk::edit`]): whoever was refused, or let
+//!   in, finds the same answer outside of the lock.
 //! - `sleeping` is set under the lock and only while nothing is inside, or again when a ring failed. A
 //!   producer that finds it set clears it and must ring: the bell rings at most once per sleep, however
 //!   many produce.
-//! - An item that is needed by some moment rings only a sleeper that would wake later than that.
+//! - An item that is needed by some moment rings only a sleeper that would wake later than that. Behind a
+//!   gate that [hurries](Gate::hurries) everything rings.
 //! - Order is kept: what one thread pushes is drained in the order of its pushes.
 //! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen
 //!   under it, in [`Inbox::push_new_with`], moves a future but does not call it.)
 //!
-//! ```text
-//!   Open ──refuse_new()──▶ Draining ──close_if_empty()──▶ Closed
-//!   new, wakes             wakes only                     nothing
-//! ```
-//!
-//! It knows nothing of tasks: `T` is whatever runs, `N` whatever else the loop has to be told.
+//! It knows nothing of tasks and lives: `T` is whatever runs, `N` whatever else the loop has to be told, `G` the
+//! gate.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::metrics::gauges::Gauge;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+
+/// What decides over a mailbox.
+pub(crate) trait Gate {
+    /// Whether new items pass.
+    fn takes_new(&self) -> bool;
+
+    /// Whether items pass that have been inside before, and messages.
+    fn takes_wakes(&self) -> bool;
+
+    /// Whether nothing may wait inside until something else wakes the loop.
+    fn hurries(&self) -> bool;
+
+    /// What is to be seen of it without the lock.
+    fn shown(&self) -> u8;
+}
 
 /// The mailbox.
 #[derive(Debug)]
-pub(crate) struct Inbox<T, N> {
-    state: Mutex<State<T, N>>,
+pub(crate) struct Inbox<T, N, G> {
+    state: Mutex<State<T, N, G>>,
+    /// Notified by whoever moves the gate, if somebody may wait for that.
+    moved: Condvar,
+    /// What the gate shows.
+    shown: Shown,
     /// Something is inside. Written under the lock; the loop reads it without, to save the lock
     /// when there is nothing. A stale `false` only delays until `try_sleep`, which looks under the
     /// lock.
@@ -46,6 +62,9 @@ pub(crate) struct Inbox<T, N> {
     pub(crate) rings: Gauge,
 }
 
+/// Items that a batch has room for while it is empty.
+pub(crate) const ROOM: usize = 1024;
+
 /// Who wakes a task of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
@@ -55,12 +74,19 @@ pub(crate) enum Sender {
     Outside,
 }
 
+/// On a line of its own: it is read with every submission and written a few times in a life.
 #[derive(Debug)]
-struct State<T, N> {
+#[repr(align(64))]
+struct Shown(AtomicU8);
+
+#[derive(Debug)]
+struct State<T, N, G> {
     mail: Batch<T, N>,
     /// Somebody wants the loop to take a turn, with nothing to hand over.
     nudged: bool,
-    gate: Gate,
+    /// Something inside is worth waking a sleeping loop for.
+    urgent: bool,
+    gate: G,
     /// When the sleeping loop wakes by itself; `None` is never.
     wakes_at: Option<Instant>,
 }
@@ -102,22 +128,18 @@ pub(crate) enum Ring {
     NotNeeded,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    Draining,
-    Closed,
-}
-
-impl<T, N> Inbox<T, N> {
-    pub(crate) fn new() -> Inbox<T, N> {
+impl<T, N, G: Gate> Inbox<T, N, G> {
+    pub(crate) fn new(gate: G) -> Inbox<T, N, G> {
         Inbox {
+            shown: Shown(AtomicU8::new(gate.shown())),
             state: Mutex::new(State {
                 mail: Batch::new(),
                 nudged: false,
-                gate: Gate::Open,
+                urgent: false,
+                gate,
                 wakes_at: None,
             }),
+            moved: Condvar::new(),
             mail: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
@@ -135,23 +157,38 @@ impl<T, N> Inbox<T, N> {
         make: impl FnOnce() -> T,
     ) -> Option<Ring> {
         let mut state = self.state.lock();
-        if state.gate != Gate::Open {
+        if !state.gate.takes_new() {
             return None;
         }
         match lane {
             Lane::Main => state.mail.main.push(make()),
             Lane::Tail => state.mail.tail.push(make()),
         }
+        Some(self.let_in(&mut state, urgency))
+    }
+
+    /// As [`Inbox::push_new_with`], for a message that counts as a new item.
+    pub(crate) fn post_new_with(&self, make: impl FnOnce() -> N) -> Option<Ring> {
+        let mut state = self.state.lock();
+        if !state.gate.takes_new() {
+            return None;
+        }
+        state.mail.notices.push(make());
+        Some(self.let_in(&mut state, Urgency::Now))
+    }
+
+    /// Counts a new item, with the lock held.
+    fn let_in(&self, state: &mut State<T, N, G>, urgency: Urgency) -> Ring {
         // One writer at a time: the lock is held.
         let accepted = self.accepted.load(Ordering::Relaxed);
         self.accepted.store(accepted + 1, Ordering::Relaxed);
-        Some(self.delivered(&state, urgency))
+        self.delivered(state, urgency)
     }
 
     /// Lets an item in that has been inside before; hands it back only if the gate is closed.
     pub(crate) fn push_wake(&self, item: T, from: Sender) -> Result<Ring, T> {
         let mut state = self.state.lock();
-        if state.gate == Gate::Closed {
+        if !state.gate.takes_wakes() {
             return Err(item);
         }
         state.mail.main.push(item);
@@ -159,27 +196,37 @@ impl<T, N> Inbox<T, N> {
             Sender::Sibling => self.woken_by_siblings.add(1),
             Sender::Outside => self.woken_from_outside.add(1),
         }
-        Ok(self.delivered(&state, Urgency::Now))
+        Ok(self.delivered(&mut state, Urgency::Now))
     }
 
     /// Leaves a message for the loop itself; nobody is there to read it once the gate is closed.
     pub(crate) fn post(&self, notice: N, urgency: Urgency) -> Ring {
         let mut state = self.state.lock();
-        if state.gate == Gate::Closed {
+        if !state.gate.takes_wakes() {
             return Ring::NotNeeded;
         }
         state.mail.notices.push(notice);
-        self.delivered(&state, urgency)
+        self.delivered(&mut state, urgency)
     }
 
     /// Has the loop take a turn.
     pub(crate) fn nudge(&self) -> Ring {
-        let mut state = self.state.lock();
-        if state.gate == Gate::Closed {
-            return Ring::NotNeeded;
+        self.open().nudge()
+    }
+
+    /// Takes the lock, to look at the gate or to move it.
+    pub(crate) fn open(&self) -> Desk<'_, T, N, G> {
+        Desk {
+            inbox: self,
+            state: self.state.lock(),
         }
-        state.nudged = true;
-        self.delivered(&state, Urgency::Now)
+    }
+
+    /// What the gate shows.
+    #[inline]
+    pub(crate) fn shown(&self) -> u8 {
+        // Acquire pairs with the Release of the desk that moved it.
+        self.shown.0.load(Ordering::Acquire)
     }
 
     /// Asks a sleeping loop to look at what is inside: lazy items may be all there is, and while
@@ -191,16 +238,20 @@ impl<T, N> Inbox<T, N> {
     }
 
     /// Tells the loop, with the lock held, that something is inside.
-    fn delivered(&self, state: &State<T, N>, urgency: Urgency) -> Ring {
+    fn delivered(&self, state: &mut State<T, N, G>, urgency: Urgency) -> Ring {
         // Release pairs with the Acquire in `drain`; the lock that follows there orders the rest.
         self.mail.store(true, Ordering::Release);
-        match urgency {
-            Urgency::Now => self.take_duty(),
-            Urgency::By(deadline) if state.wakes_at.is_none_or(|wakes_at| deadline < wakes_at) => {
-                self.take_duty()
-            }
-            Urgency::By(_) | Urgency::Lazy => Ring::NotNeeded,
+        let urgent = match urgency {
+            Urgency::Now => true,
+            Urgency::By(_) | Urgency::Lazy if state.gate.hurries() => true,
+            Urgency::By(deadline) => state.wakes_at.is_none_or(|wakes_at| deadline < wakes_at),
+            Urgency::Lazy => false,
+        };
+        if !urgent {
+            return Ring::NotNeeded;
         }
+        state.urgent = true;
+        self.take_duty()
     }
 
     /// Takes the duty to ring, with the lock held, if the loop sleeps.
@@ -225,6 +276,7 @@ impl<T, N> Inbox<T, N> {
         let mut state = self.state.lock();
         std::mem::swap(&mut state.mail, batch);
         state.nudged = false;
+        state.urgent = false;
         self.mail.store(false, Ordering::Relaxed);
         true
     }
@@ -240,9 +292,16 @@ impl<T, N> Inbox<T, N> {
         if state.nudged || !state.mail.is_empty() {
             return false;
         }
+        state.mail.give_room_back(ROOM);
         state.wakes_at = wakes_at;
         self.sleeping.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Whether there is something inside that was not worth a ring.
+    pub(crate) fn has_lazy_mail(&self) -> bool {
+        let state = self.state.lock();
+        !state.urgent && !state.mail.is_empty()
     }
 
     /// Says that the loop is awake: from here on producers need not ring.
@@ -257,40 +316,68 @@ impl<T, N> Inbox<T, N> {
         self.sleeping.store(true, Ordering::Relaxed);
     }
 
-    /// Refuses new items from here on, if none is inside.
-    pub(crate) fn refuse_new_if_empty(&self) -> bool {
-        let mut state = self.state.lock();
-        if !state.mail.main.is_empty() || !state.mail.tail.is_empty() {
-            return false;
-        }
-        if state.gate == Gate::Open {
-            state.gate = Gate::Draining;
-        }
-        true
-    }
-
-    /// Refuses new items from here on.
-    pub(crate) fn refuse_new(&self) {
-        let mut state = self.state.lock();
-        if state.gate == Gate::Open {
-            state.gate = Gate::Draining;
-        }
-    }
-
-    /// Closes for good if nothing is inside.
-    pub(crate) fn close_if_empty(&self) -> bool {
-        let mut state = self.state.lock();
-        if !state.mail.main.is_empty() || !state.mail.tail.is_empty() {
-            return false;
-        }
-        state.gate = Gate::Closed;
-        state.mail = Batch::new();
-        true
-    }
-
     /// How many new items were ever let in.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
+    }
+}
+
+/// The mailbox with its lock held: its gate, and what is inside.
+pub(crate) struct Desk<'a, T, N, G: Gate> {
+    inbox: &'a Inbox<T, N, G>,
+    state: MutexGuard<'a, State<T, N, G>>,
+}
+
+impl<T, N, G: Gate> Desk<'_, T, N, G> {
+    pub(crate) fn gate(&self) -> &G {
+        &self.state.gate
+    }
+
+    /// Moves the gate, and shows it.
+    pub(crate) fn edit<R>(&mut self, edit: impl FnOnce(&mut G) -> R) -> R {
+        let result = edit(&mut self.state.gate);
+        // Release pairs with the Acquire in `shown`.
+        let shown = self.state.gate.shown();
+        self.inbox.shown.0.store(shown, Ordering::Release);
+        result
+    }
+
+    /// Whether nothing is inside.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.mail.is_empty()
+    }
+
+    /// Takes everything out.
+    pub(crate) fn take(&mut self) -> Batch<T, N> {
+        std::mem::take(&mut self.state.mail)
+    }
+
+    /// Has the loop take a turn; nobody is there to take it behind a gate that takes nothing.
+    pub(crate) fn nudge(&mut self) -> Ring {
+        if !self.state.gate.takes_wakes() {
+            return Ring::NotNeeded;
+        }
+        self.state.nudged = true;
+        self.inbox.delivered(&mut self.state, Urgency::Now)
+    }
+
+    /// Waits until somebody says that the gate has moved, for `timeout` at most.
+    pub(crate) fn wait_moved(self, timeout: Duration) -> Self {
+        Desk {
+            inbox: self.inbox,
+            state: self.inbox.moved.wait_timeout(self.state, timeout),
+        }
+    }
+
+    /// Wakes whoever waits for the gate to move.
+    pub(crate) fn moved(&self) {
+        self.inbox.moved.notify_all();
+    }
+}
+
+impl<T, N> Default for Batch<T, N> {
+    fn default() -> Batch<T, N> {
+        Batch::new()
     }
 }
 
@@ -303,7 +390,14 @@ impl<T, N> Batch<T, N> {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    /// Gives the room of a past crowd back, beyond so many items; for an empty batch.
+    pub(crate) fn give_room_back(&mut self, room: usize) {
+        if self.main.capacity().max(self.tail.capacity()) > room {
+            *self = Batch::new();
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.main.is_empty() && self.tail.is_empty() && self.notices.is_empty()
     }
 }

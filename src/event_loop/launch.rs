@@ -1,18 +1,15 @@
 //! How a loop gets its thread.
 //!
-//! - The seat holds what the thread will need. It is free until the first use, taken for good once
-//!   the thread has begun, and free again if a start failed: the loop stays usable.
-//! - Nothing is accepted before the seat is taken, so a start that fails loses nothing.
-//! - User code (factory, names) runs with no lock held. Who comes while a start is under way waits
-//!   for its outcome; a factory that submits to the loop it is starting is refused instead.
+//! - The phases of a start, and who moves them, are in [`lifecycle`](super::lifecycle). A loop has its thread for good
+//!   once that has begun; a start that failed leaves it usable.
+//! - Outside of loops nothing is accepted before the thread has begun, so a start that fails loses nothing. Whoever
+//!   comes while a start is under way waits for its outcome; a factory that submits to the loop it is starting is
+//!   refused instead.
+//! - A loop that submits to a sibling never waits: while the sibling starts, its work is queued. If the start fails
+//!   after all, that work is cancelled.
+//! - User code (factory, names) runs with no lock held.
 //! - A [`LoopThread`] owns the group's core: a group dropped while its thread starts is still there
 //!   when the thread looks.
-//!
-//! ```text
-//!   Free ──launch──▶ Starting ──────LoopThread::run──────▶ Taken
-//!    ▲                │  └──launch gives up──▶ Promised ────▲
-//!    └────────────────┴───────LoopThread dropped unrun──┘      Free ──end unstarted──▶ Taken
-//! ```
 
 use std::fmt;
 use std::io;
@@ -20,175 +17,45 @@ use std::time::Duration;
 
 use crate::error::RejectReason;
 use crate::event_loop::context;
+use crate::event_loop::counters::End;
+use crate::event_loop::lifecycle::{self, Begin, Start};
 use crate::event_loop::run;
-use crate::event_loop::shared::Shared;
-use crate::event_loop::state::State;
+use crate::event_loop::shared::{Mail, Shared};
 use crate::group::core::GroupCore;
-use crate::panic::{PanicSite, contain, discard};
+use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::reactor::Driver;
-use crate::sync::thread::{self, ThreadId};
-use crate::sync::{self, Arc, AtomicBool, Condvar, Mutex, Ordering};
+use crate::sync::thread;
+use crate::sync::{self, Arc};
 use crate::termination::ThreadSlot;
 
 /// How long a submission waits for a thread that a factory has promised.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The place of the thread.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    place: Mutex<Place>,
-    changed: Condvar,
-    /// The place is `Taken`; to be read without the lock on every submission.
-    taken: AtomicBool,
-}
-
-#[derive(Debug)]
-enum Place {
-    Free(Driver),
-    /// A `launch` is under way; it deals with the outcome.
-    Starting {
-        by: ThreadId,
-    },
-    /// The `LoopThread` is still somewhere, but nobody waits for it any more.
-    Promised,
-    Taken,
-}
-
-impl Seat {
-    pub(crate) fn new(driver: Driver) -> Seat {
-        Seat {
-            place: Mutex::new(Place::Free(driver)),
-            changed: Condvar::new(),
-            taken: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn is_taken(&self) -> bool {
-        // Acquire pairs with the Release in `settle` and `take_if`.
-        self.taken.load(Ordering::Acquire)
-    }
-
-    /// Takes the seat for good if it is free and `condition` holds.
-    pub(crate) fn take_if(&self, condition: impl FnOnce() -> bool) -> Option<Driver> {
-        let mut place = self.place.lock();
-        if !matches!(*place, Place::Free(_)) || !condition() {
-            return None;
-        }
-        self.taken.store(true, Ordering::Release);
-        match std::mem::replace(&mut *place, Place::Taken) {
-            Place::Free(driver) => Some(driver),
-            _ => unreachable!("it was free a line ago"),
-        }
-    }
-
-    pub(crate) fn is_free(&self) -> bool {
-        matches!(*self.place.lock(), Place::Free(_))
-    }
-
-    /// Ends `Starting` or `Promised`, one way or the other; returns what was before.
-    fn settle(&self, outcome: Place) -> Place {
-        if matches!(outcome, Place::Taken) {
-            self.taken.store(true, Ordering::Release);
-        }
-        let before = std::mem::replace(&mut *self.place.lock(), outcome);
-        self.changed.notify_all();
-        before
-    }
-
-    /// Ends the part of a `launch` that failed: what becomes of a `LoopThread` that is still
-    /// somewhere is no longer its business.
-    fn give_up(&self) {
-        let mut place = self.place.lock();
-        if matches!(*place, Place::Starting { .. }) {
-            *place = Place::Promised;
-            self.changed.notify_all();
-        }
-    }
-
-    /// Gets the driver out to start with, or waits for the start that is under way.
-    fn begin(&self, patience: Duration) -> Result<Option<Driver>, RejectReason> {
-        let this_thread = thread::current().id();
-        let deadline = sync::now() + patience;
-        let mut place = self.place.lock();
-        loop {
-            match *place {
-                Place::Taken => return Ok(None),
-                Place::Free(_) => {
-                    let starting = Place::Starting { by: this_thread };
-                    match std::mem::replace(&mut *place, starting) {
-                        Place::Free(driver) => return Ok(Some(driver)),
-                        _ => unreachable!("it was free a line ago"),
-                    }
-                }
-                // A factory that submits to the loop that it is starting would wait for itself.
-                Place::Starting { by } if by == this_thread => {
-                    return Err(RejectReason::ThreadStart(io::ErrorKind::Deadlock));
-                }
-                Place::Starting { .. } => {
-                    let left = deadline.saturating_duration_since(sync::now());
-                    if left.is_zero() {
-                        return Err(RejectReason::ThreadStart(io::ErrorKind::TimedOut));
-                    }
-                    place = self.changed.wait_timeout(place, left);
-                }
-                Place::Promised => {
-                    return Err(RejectReason::ThreadStart(io::ErrorKind::TimedOut));
-                }
-            }
-        }
-    }
-
-    /// Waits until a promised thread has begun, or its `LoopThread` was dropped.
-    fn await_promise(&self, patience: Duration) -> Result<(), RejectReason> {
-        let deadline = sync::now() + patience;
-        let mut place = self.place.lock();
-        loop {
-            let kind = match *place {
-                Place::Taken => return Ok(()),
-                Place::Free(_) => io::ErrorKind::Other,
-                Place::Starting { .. } => {
-                    let left = deadline.saturating_duration_since(sync::now());
-                    if !left.is_zero() {
-                        place = self.changed.wait_timeout(place, left);
-                        continue;
-                    }
-                    io::ErrorKind::TimedOut
-                }
-                Place::Promised => io::ErrorKind::TimedOut,
-            };
-            return Err(RejectReason::ThreadStart(kind));
-        }
-    }
-}
-
 impl Shared {
-    /// Makes sure that the loop has its thread.
+    /// Makes sure that the loop has its thread, or, on the thread of a loop, that it will.
     pub(crate) fn ensure_started(self: &Arc<Shared>) -> Result<(), RejectReason> {
-        if self.seat.is_taken() {
+        if lifecycle::is_seated(self.inbox.shown()) {
             return Ok(());
         }
-        self.launch(PATIENCE)
+        let patience = if context::is_loop() {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
+        self.launch(patience)
     }
 
     /// Has the loop start, without waiting for a thread that a factory promises: whoever comes with
     /// it, or drops it, sees what was asked of the loop.
     pub(crate) fn start_without_waiting(self: &Arc<Shared>) {
-        if !self.seat.is_taken() {
+        if !lifecycle::is_seated(self.inbox.shown()) {
             let _ = self.launch(Duration::ZERO);
         }
     }
 
-    /// Takes the seat for the calling thread, if it is free.
+    /// Takes the loop for the calling thread, if it has none.
     pub(crate) fn take_seat(&self) -> Option<Driver> {
-        let driver = self.seat.take_if(|| true)?;
-        self.state.advance(State::Started);
-        Some(driver)
-    }
-
-    /// Notes that the loop has its thread.
-    fn begun(&self) {
-        self.state.advance(State::Started);
-        self.seat.settle(Place::Taken);
+        self.inbox.open().edit(|life| life.take_seat())
     }
 
     #[cold]
@@ -197,70 +64,136 @@ impl Shared {
             // The group is gone, and with it every loop that never ran.
             return Err(RejectReason::ShutDown);
         };
-        let Some(driver) = self.seat.begin(patience)? else {
-            return Ok(());
-        };
-        let thread = LoopThread {
-            parts: Some(Parts {
-                shared: Arc::clone(self),
-                core: Arc::clone(&core),
-                driver,
-            }),
-        };
-        let started = self.start(&core, thread, patience);
-        if let Err(reason) = started {
-            self.seat.give_up();
-            self.end_after_failure(&core, reason);
+        let this_thread = thread::current().id();
+        let deadline = sync::now() + patience;
+        let mut tried = false;
+        let mut desk = self.inbox.open();
+        loop {
+            match desk.edit(|life| life.begin_start(this_thread)) {
+                Begin::Over => return Ok(()),
+                // Its `LoopThread` was dropped somewhere.
+                Begin::Yours(driver) if tried => {
+                    desk.edit(|life| life.fail_start(driver)).ok();
+                    drop(desk);
+                    let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
+                    self.end_after_failure(reason);
+                    return Err(reason);
+                }
+                Begin::Yours(driver) => {
+                    drop(desk);
+                    self.start(&core, driver)?;
+                    tried = true;
+                    desk = self.inbox.open();
+                    desk.edit(|life| life.await_start());
+                }
+                Begin::Wait if patience.is_zero() => return Ok(()),
+                Begin::Wait => {
+                    let left = deadline.saturating_duration_since(sync::now());
+                    if left.is_zero() {
+                        let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
+                        desk.edit(|life| life.lose_patience(reason));
+                        return Err(reason);
+                    }
+                    desk = desk.wait_moved(left);
+                }
+                Begin::Refused(kind) => return Err(RejectReason::ThreadStart(kind)),
+            }
         }
-        started
     }
 
     /// Has the thread started, by the system or by the user's factory.
     fn start(
         self: &Arc<Shared>,
         core: &Arc<GroupCore>,
-        thread: LoopThread,
-        patience: Duration,
+        driver: Driver,
     ) -> Result<(), RejectReason> {
-        match &self.config.thread_factory {
-            None => {
-                let mut builder = thread::Builder::new().name(thread.name().to_owned());
-                if let Some(bytes) = thread.stack_size() {
-                    builder = builder.stack_size(bytes);
-                }
-                // The slot is adopted first and filled under its lock: who waits for the end of
-                // the loop finds the thread, however short its life.
-                let slot = ThreadSlot::default();
-                let mut filling = slot.lock();
-                core.termination.adopt(Arc::clone(&slot));
-                self.termination.adopt(Arc::clone(&slot));
-                let body = move || {
-                    thread.run();
-                    context::leave_thread();
-                };
-                match builder.spawn(body) {
-                    Ok(handle) => {
-                        *filling = Some(handle);
-                        // The system has made the thread; it will get to `run`.
-                        self.begun();
-                        Ok(())
-                    }
-                    Err(error) => {
-                        core.termination.disown(&slot);
-                        self.termination.disown(&slot);
-                        Err(RejectReason::ThreadStart(error.kind()))
-                    }
-                }
-            }
+        let thread = LoopThread {
+            parts: Some(Parts {
+                shared: Arc::clone(self),
+                core: Arc::clone(core),
+                driver,
+            }),
+        };
+        let started = match &self.config.thread_factory {
+            None => self.start_by_the_system(core, thread),
             Some(factory) => match contain(|| factory(thread)) {
-                Ok(Ok(())) => self.seat.await_promise(patience),
-                Ok(Err(error)) => Err(RejectReason::ThreadStart(error.kind())),
+                Ok(started) => started,
                 Err(payload) => {
                     self.report_panic(PanicSite::ThreadFactory, &*payload, None);
                     discard(payload);
-                    Err(RejectReason::ThreadStart(io::ErrorKind::Other))
+                    Err(io::ErrorKind::Other.into())
                 }
             },
+        };
+        started.map_err(|error| {
+            let reason = RejectReason::ThreadStart(error.kind());
+            let mut desk = self.inbox.open();
+            desk.edit(|life| life.give_up(reason));
+            desk.moved();
+            drop(desk);
+            self.end_after_failure(reason);
+            reason
+        })
+    }
+
+    fn start_by_the_system(&self, core: &Arc<GroupCore>, thread: LoopThread) -> io::Result<()> {
+        let mut builder = thread::Builder::new().name(thread.name().to_owned());
+        if let Some(bytes) = thread.stack_size() {
+            builder = builder.stack_size(bytes);
+        }
+        // The slot is adopted first and filled under its lock: who waits for the end of the loop finds the
+        // thread, however short its life.
+        let slot = ThreadSlot::default();
+        let mut filling = slot.lock();
+        core.end.termination.adopt(Arc::clone(&slot));
+        self.termination.adopt(Arc::clone(&slot));
+        let body = move || {
+            thread.run();
+            context::leave_thread();
+        };
+        match builder.spawn(body) {
+            Ok(handle) => {
+                *filling = Some(handle);
+                // The system has made the thread; it will get to `run`.
+                self.begun();
+                Ok(())
+            }
+            Err(error) => {
+                core.end.termination.disown(&slot);
+                self.termination.disown(&slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes that the loop has its thread; `false` if it has ended without.
+    fn begun(&self) -> bool {
+        let mut desk = self.inbox.open();
+        let begun = desk.edit(|life| life.begun());
+        desk.moved();
+        begun
+    }
+
+    /// Counts as cancelled what loops have submitted to a loop that gets no thread; with its inbox held.
+    pub(crate) fn cancel_mail(&self, mail: &Mail) {
+        let planted = mail.notices.iter().filter(|notice| notice.is_task());
+        for _ in 0..mail.main.len() + mail.tail.len() + planted.count() {
+            self.counters.begin();
+            self.counters.end(End::Cancelled);
+            self.cancel_admission();
+        }
+    }
+
+    /// Drops what was cancelled, with no lock held. None of it was ever polled, so it may be dropped anywhere.
+    pub(crate) fn drop_mail(self: &Arc<Shared>, mail: Mail) {
+        for runnable in mail.main.into_iter().chain(mail.tail) {
+            context::drop_refused(self, runnable);
+        }
+        for notice in mail.notices {
+            if let Err(payload) = contain_drop(notice) {
+                self.report_panic(PanicSite::Destructor, &*payload, None);
+                discard(payload);
+            }
         }
     }
 }
@@ -373,8 +306,9 @@ impl LoopThread {
             return;
         }
         if let Some(parts) = self.parts.take() {
-            parts.shared.begun();
-            run::run_loop(parts);
+            if parts.shared.begun() {
+                run::run_loop(parts);
+            }
         }
     }
 
@@ -387,15 +321,27 @@ impl LoopThread {
 
 impl Drop for LoopThread {
     fn drop(&mut self) {
-        if let Some(parts) = self.parts.take() {
-            let shared = parts.shared;
-            let before = shared.seat.settle(Place::Free(parts.driver));
-            // A `launch` that is under way deals with its failure. If it has given up, a shutdown
-            // that was requested meanwhile counted on this thread.
-            if matches!(before, Place::Promised) {
-                let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
-                shared.end_after_failure(&parts.core, reason);
-            }
+        let Some(parts) = self.parts.take() else {
+            return;
+        };
+        // The core outlives what is done here: its end may be this loop's.
+        let Parts {
+            shared,
+            core: _core,
+            driver,
+        } = parts;
+        let mut desk = shared.inbox.open();
+        let failed = desk.edit(|life| life.fail_start(driver));
+        let mail = failed.as_ref().map(|_| desk.take()).unwrap_or_default();
+        shared.cancel_mail(&mail);
+        desk.moved();
+        drop(desk);
+        shared.drop_mail(mail);
+        // A `launch` that is inside the factory deals with its failure. If nobody is, a shutdown that was
+        // requested meanwhile counted on this thread.
+        if let Ok(Start::Awaited | Start::GivenUp) = failed {
+            let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
+            shared.end_after_failure(reason);
         }
     }
 }

@@ -3,18 +3,15 @@
 //! - `!Send` by its `Rc` and cells: the compiler keeps it on the loop thread.
 //! - A field is borrowed for one push, pop or swap; no borrow is alive while user code runs (poll,
 //!   wake, drop, hook, closure).
-//! - `open` mirrors the inbox's gate. Once the loop runs only its own thread closes that gate, so
-//!   there this cell is as good as the lock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
-use std::time::Instant;
 
 use crate::event_loop::arena::{Arena, Key};
 use crate::event_loop::budget;
 use crate::event_loop::counters::End;
-use crate::event_loop::inbox::Lane;
+use crate::event_loop::inbox::{Lane, ROOM};
 use crate::event_loop::shared::{Mail, Notice, Shared};
 use crate::group::core::GroupCore;
 use crate::panic::{PanicSite, contain, contain_drop, discard};
@@ -44,19 +41,26 @@ pub(crate) struct Local {
     doomed: RefCell<VecDeque<Runnable>>,
     /// The wakers of tasks that give themselves up.
     pub(crate) given_up: RefCell<Vec<Waker>>,
-    /// Scheduled closures are cancelled from here on.
-    pub(crate) closing: Cell<bool>,
     pub(crate) timers: Timers,
     live: RefCell<Live>,
     pub(crate) arena: RefCell<Arena>,
-    /// Whether new tasks are let in.
-    open: Cell<bool>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
     /// Tasks woken on this thread, ever.
     woken: Cell<u64>,
     /// Whether polls are timed.
     measure_time: bool,
+}
+
+/// Which queue, besides the plain one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Woken by readiness.
+    Io,
+    /// Woken by a timer.
+    Timed,
+    /// For the end of the iteration.
+    Tail,
 }
 
 /// Why a task is woken, which decides where it goes.
@@ -86,10 +90,8 @@ impl Local {
             waking: Cell::new(Waking::Task),
             doomed: RefCell::default(),
             given_up: RefCell::default(),
-            closing: Cell::new(false),
             live: RefCell::default(),
             arena: RefCell::default(),
-            open: Cell::new(true),
             polls: Cell::new(0),
             woken: Cell::new(0),
             measure_time,
@@ -127,6 +129,11 @@ impl Local {
         self.run.borrow_mut().push_back(runnable);
     }
 
+    /// Queues a task that was counted before it was made.
+    pub(crate) fn plant(&self, runnable: Runnable) {
+        self.run.borrow_mut().push_back(runnable);
+    }
+
     /// Takes the mail in: items to their queues, messages done at once.
     pub(crate) fn collect(&self, mail: &mut Mail) {
         if !self.shared.inbox.drain(mail) {
@@ -136,6 +143,7 @@ impl Local {
         self.tail.borrow_mut().extend(mail.tail.drain(..));
         for notice in mail.notices.drain(..) {
             match notice {
+                Notice::Plant(plant) => plant(self),
                 Notice::Unbind(key) => self.unbind(key),
                 Notice::Timer(key, away) => self.remove_timer(key, away),
             }
@@ -156,33 +164,10 @@ impl Local {
         }
     }
 
-    /// Wakes the tasks of due timers, `limit` of them at most.
-    pub(crate) fn fire_timers(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
-        self.timers.collect_due(now, limit, woken);
+    /// Wakes the tasks of due timers.
+    pub(crate) fn wake_timed(&self, woken: &mut Vec<Waker>) {
         self.shared.gauges.timers_fired.add(woken.len() as u64);
         self.wake_all(Waking::Timer, woken);
-    }
-
-    /// Runs the tasks that timers have woken in this turn; returns how many there were.
-    pub(crate) fn run_timed(&self) -> usize {
-        self.run_all(&self.timed)
-    }
-
-    /// Runs the tail tasks of this iteration; what they queue belongs to the next.
-    pub(crate) fn run_tail(&self) -> usize {
-        self.run_all(&self.tail)
-    }
-
-    /// Runs what is in a queue now.
-    fn run_all(&self, queue: &RefCell<VecDeque<Runnable>>) -> usize {
-        let queued = queue.borrow().len();
-        for _ in 0..queued {
-            let runnable = queue.borrow_mut().pop_front();
-            if let Some(runnable) = runnable {
-                self.run_one(runnable);
-            }
-        }
-        queued
     }
 
     /// Wakes everybody, to the queue that `why` leads to.
@@ -207,9 +192,8 @@ impl Local {
         }
     }
 
-    /// Has every scheduled closure look at the shutdown that begins, and give itself up.
-    pub(crate) fn start_closing(&self) {
-        self.closing.set(true);
+    /// Has every scheduled closure look at the shutdown that has begun, and give itself up.
+    pub(crate) fn wake_scheduled(&self) {
         for waker in self.timers.scheduled() {
             waker.wake();
         }
@@ -242,27 +226,58 @@ impl Local {
         self.run.borrow_mut().pop_front()
     }
 
-    /// Runs the tasks that readiness has woken; what it wakes meanwhile belongs to the next turn.
-    pub(crate) fn run_io(&self) -> usize {
-        self.run_all(&self.io)
+    /// The next task of a kind.
+    pub(crate) fn next_of(&self, kind: Kind) -> Option<Runnable> {
+        self.queue(kind).borrow_mut().pop_front()
+    }
+
+    /// How many tasks of a kind are queued.
+    pub(crate) fn queued_of(&self, kind: Kind) -> usize {
+        self.queue(kind).borrow().len()
+    }
+
+    fn queue(&self, kind: Kind) -> &RefCell<VecDeque<Runnable>> {
+        match kind {
+            Kind::Io => &self.io,
+            Kind::Timed => &self.timed,
+            Kind::Tail => &self.tail,
+        }
+    }
+
+    /// Runs, once each, the tasks that readiness has woken: at the end, when no turn follows.
+    pub(crate) fn run_io_once(&self) {
+        for _ in 0..self.queued_of(Kind::Io) {
+            if let Some(runnable) = self.next_of(Kind::Io) {
+                self.run_one(runnable);
+            }
+        }
     }
 
     /// Any queued task at all.
     pub(crate) fn next_of_any(&self) -> Option<Runnable> {
         self.next_task()
-            .or_else(|| self.io.borrow_mut().pop_front())
-            .or_else(|| self.timed.borrow_mut().pop_front())
-            .or_else(|| self.tail.borrow_mut().pop_front())
+            .or_else(|| self.next_of(Kind::Io))
+            .or_else(|| self.next_of(Kind::Timed))
+            .or_else(|| self.next_of(Kind::Tail))
     }
 
     /// How many tasks are queued on this side of the inbox.
     pub(crate) fn queued(&self) -> usize {
-        let queues = [&self.run, &self.io, &self.timed, &self.tail];
-        queues.iter().map(|queue| queue.borrow().len()).sum()
+        let kinds = [Kind::Io, Kind::Timed, Kind::Tail];
+        let others: usize = kinds.map(|kind| self.queued_of(kind)).into_iter().sum();
+        self.run.borrow().len() + others
     }
 
-    pub(crate) fn queued_io(&self) -> usize {
-        self.io.borrow().len()
+    /// Gives the room of a past crowd back, when the loop is about to sleep.
+    pub(crate) fn give_room_back(&self) {
+        for queue in [&self.run, &self.io, &self.timed, &self.tail] {
+            let mut queue = queue.borrow_mut();
+            if queue.capacity() > ROOM && queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+        self.live.borrow_mut().give_room_back(ROOM);
+        self.arena.borrow_mut().give_room_back(ROOM);
     }
 
     /// Runs a task once.
@@ -294,25 +309,6 @@ impl Local {
     pub(crate) fn publish(&self) {
         self.shared.gauges.polls.set(self.polls.get());
         self.shared.gauges.woken_here.set(self.woken.get());
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        self.open.get()
-    }
-
-    /// Refuses new tasks from here on, if none is waiting.
-    pub(crate) fn refuse_new_if_empty(&self) -> bool {
-        let empty = self.queued() == 0 && self.shared.inbox.refuse_new_if_empty();
-        if empty {
-            self.open.set(false);
-        }
-        empty
-    }
-
-    /// Refuses new tasks from here on, on this side and on the other.
-    pub(crate) fn refuse_new(&self) {
-        self.open.set(false);
-        self.shared.inbox.refuse_new();
     }
 
     /// Notes that a task leaves the queue for the first time.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use crate::event_loop::launch::Parts;
 use crate::event_loop::run::drive;
 use crate::event_loop::shared::Shared;
-use crate::event_loop::shutdown::Request;
+use crate::event_loop::terms::Request;
 use crate::event_loop::{budget, context};
 use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
 use crate::report::Cause;

@@ -13,14 +13,17 @@ pub(crate) mod counters;
 pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod launch;
+pub(crate) mod lifecycle;
 pub(crate) mod local;
 pub(crate) mod main_future;
+pub(crate) mod pace;
 pub(crate) mod run;
 pub(crate) mod scheduled;
 pub(crate) mod shared;
 pub(crate) mod shutdown;
 pub(crate) mod state;
 mod submit;
+pub(crate) mod terms;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -30,10 +33,10 @@ use std::time::Duration;
 
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::bound::LoopBound;
-use crate::event_loop::hooks::HookId;
+use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::shared::Shared;
-use crate::event_loop::shutdown::{Request, Scope};
 use crate::event_loop::state::State;
+use crate::event_loop::terms::{Request, Scope};
 use crate::group::EventLoopGroup;
 use crate::metrics::LoopMetrics;
 use crate::sync::{Arc, Ordering};
@@ -153,7 +156,7 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn state(&self) -> State {
-        self.shared.state.get()
+        self.shared.state()
     }
 
     /// Returns how many tasks are accepted and wait for their first poll. Any thread, no hop.
@@ -242,12 +245,19 @@ impl EventLoop {
         F: FnOnce() + Send + 'static,
     {
         let location = Location::caller();
-        let added = self.shared.hooks.add(hook, location);
-        // A loop that waits for its end is to run the hook now, and not when its wait is over.
-        if added.is_ok() && self.state().is_shutting_down() {
-            self.shared.nudge();
+        let mut desk = self.shared.inbox.open();
+        if !desk.gate().takes_hooks() {
+            return Err(Rejected::new(hook, RejectReason::ShutDown));
         }
-        added.map_err(|hook| Rejected::new(hook, RejectReason::ShutDown))
+        let call = Box::new(hook);
+        let id = desk.edit(|life| life.hooks.add(Hook { call, location }));
+        // A loop that waits for its end is to run the hook now, and not when its wait is over.
+        let ring = desk.gate().control.is_requested().then(|| desk.nudge());
+        drop(desk);
+        if let Some(ring) = ring {
+            self.shared.answer(ring);
+        }
+        Ok(id)
     }
 
     /// Takes a hook back; `false` if it has run or is running.
@@ -264,7 +274,8 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn remove_shutdown_hook(&self, id: HookId) -> bool {
-        let Some(hook) = self.shared.hooks.remove(id) else {
+        let removed = self.shared.inbox.open().edit(|life| life.hooks.remove(id));
+        let Some(hook) = removed else {
             return false;
         };
         self.shared.drop_hook(hook);
@@ -315,8 +326,8 @@ impl EventLoop {
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
-            quiet: shutdown::QUIET,
-            timeout: shutdown::TIMEOUT,
+            quiet: terms::QUIET,
+            timeout: terms::TIMEOUT,
         })
     }
 
@@ -342,7 +353,7 @@ impl EventLoop {
         quiet: Duration,
         timeout: Duration,
     ) -> io::Result<TerminationFuture> {
-        Ok(self.request(shutdown::graceful(quiet, timeout)?))
+        Ok(self.request(terms::graceful(quiet, timeout)?))
     }
 
     /// Ends this loop alone when no task of it is live or queued any more, or at `timeout`.

@@ -11,14 +11,16 @@
 //! ```
 //!
 //! - Fairness: a turn runs the I/O tasks that were queued when it began and then other tasks for
-//!   `t_io·(100−r)/r`, or for 1 ms or 1,024 tasks if there was no I/O. What is woken meanwhile goes
-//!   behind what is queued. So sockets, tasks, timers and the shutdown wait for one turn at most.
-//! - At most 1,024 timers fire in a turn: however many are due, tasks get their slice in between.
+//!   `t_io·(100−r)/r` ([`LONGEST_SLICE`] at most), or for 1 ms or 1,024 tasks if there was no I/O. What is woken
+//!   meanwhile goes behind what is queued. So sockets, tasks, timers and the shutdown wait for one turn at most.
+//! - A turn is bounded: each kind of task ends at the next deadline, a timer's or the shutdown's, and with the task
+//!   that runs then ([`Pace`]). A timer that is due is fired before anything else goes on.
+//! - At most 1,024 timers fire at a time: however many are due, tasks get their slice in between.
 //! - The reactor is looked at once per turn, not once per task.
-//! - The clock is read once per turn while there are timers or a shutdown, and by the slice after 64
-//!   tasks at the earliest; a loop with neither does not read it.
+//! - The clock is read once per turn while there are timers or a shutdown, and by the pace, after 64
+//!   tasks at the earliest if no deadline is near; a loop with neither does not read it.
 //! - The loop sleeps only if nothing is queued on either side; `sleeping` is set under the inbox lock.
-//! - Whatever ends the turns — terms, failure, a panic — [`Runner::finish`] comes after them.
+//! - Whatever ends the turns — terms, failure, a panic — [`Runner::end`] comes after them.
 //! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, over a clock it moves.
 
 use std::any::Any;
@@ -29,11 +31,13 @@ use std::time::{Duration, Instant};
 
 use crate::clock::earlier;
 use crate::event_loop::context::{self, LoopGuard};
-use crate::event_loop::inbox::Batch;
+use crate::event_loop::inbox::{Batch, ROOM};
 use crate::event_loop::launch::Parts;
-use crate::event_loop::local::Local;
-use crate::event_loop::shared::{Ending, Mail};
-use crate::event_loop::shutdown::{self, Progress, Step};
+use crate::event_loop::lifecycle;
+use crate::event_loop::local::{Kind, Local};
+use crate::event_loop::pace::Pace;
+use crate::event_loop::shared::Mail;
+use crate::event_loop::shutdown::{self, Ending, Outlook, ShuttingDown};
 use crate::panic::{PanicSite, contain, contain_drop, discard, message};
 use crate::reactor::{Driver, Until};
 use crate::report::Cause;
@@ -41,13 +45,13 @@ use crate::settings::{CloseChannels, WaitStrategy};
 use crate::sync::{self, Arc};
 use crate::trace;
 
-/// Tasks between two looks at the clock.
-const BATCH: u32 = 64;
 /// Tasks of a turn without I/O, at most.
 const SLICE_TASKS: u32 = 1024;
 /// Time of a turn without I/O, at most.
 const SLICE: Duration = Duration::from_millis(1);
-/// Timers that fire in one turn, at most.
+/// Time of a turn with I/O, at most, whatever that took.
+const LONGEST_SLICE: Duration = Duration::from_millis(10);
+/// Timers that fire at a time, at most.
 const TIMERS: usize = 1024;
 
 /// Makes the calling thread the loop until its shutdown.
@@ -84,7 +88,7 @@ pub(super) fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Opti
             (Cause::Failed, Some(error))
         }
     };
-    runner.finish(cause, error, guard, entered);
+    runner.end(cause, error, guard, entered);
 }
 
 /// Calls the user's hook for a new loop thread; a panic leaves the loop without a guard.
@@ -110,10 +114,17 @@ pub(crate) struct Runner {
     mail: Mail,
     /// Wakers on their way from the timers or the selector; empty in between.
     due: Vec<Waker>,
-    /// `Some` once the loop has noticed that it shuts down.
-    progress: Option<Progress>,
+    course: Course,
     /// Tasks of a turn without I/O, at most.
     slice_tasks: u32,
+}
+
+/// What the loop is about, as its own thread sees it.
+enum Course {
+    /// Its work, until further notice.
+    Working,
+    /// It has noticed that it shuts down.
+    ShuttingDown(ShuttingDown),
 }
 
 /// What is to come after the work of a turn.
@@ -130,13 +141,24 @@ impl Runner {
             driver: parts.driver,
             mail: Batch::new(),
             due: Vec::new(),
-            progress: None,
+            course: Course::Working,
             slice_tasks: SLICE_TASKS,
         }
     }
 
     pub(crate) fn local(&self) -> &Rc<Local> {
         &self.local
+    }
+
+    /// Whether the bell was rung since the loop went to sleep; for a loop that is driven by hand.
+    pub(crate) fn was_rung(&self) -> bool {
+        self.driver.was_rung()
+    }
+
+    /// Ends the sleep of a loop that is driven by hand.
+    pub(crate) fn end_sleep(&mut self) {
+        self.local.shared.inbox.awake();
+        self.driver.forget_ring();
     }
 
     /// Makes turns shorter, to have more of them.
@@ -154,29 +176,30 @@ impl Runner {
 
     /// The work of a turn: everything but the wait.
     pub(crate) fn work(&mut self) -> Next {
-        self.local.collect(&mut self.mail);
-        let io_time = self.run_io_tasks();
-        self.run_tasks(io_time);
-        let shutting_down = self.local.shared.state.get().is_shutting_down();
-        let timers = !self.local.timers.is_empty();
-        let mut now = (shutting_down || timers).then(|| self.now());
-        if let (Some(now), true) = (now, timers) {
-            self.local.fire_timers(now, TIMERS, &mut self.due);
+        self.collect();
+        let mut pace = self.pace();
+        let io_time = self.run_io_tasks(&mut pace);
+        if pace.is_due() {
+            self.run_timers(&mut pace);
         }
-        // What timers woke runs at once, ahead of the queue: a timer is late by the rest of a slice,
-        // not by a queue. Both take their time, which the next deadline is not to wait for again.
-        if self.local.run_timed() + self.local.run_tail() > 0 {
+        self.run_tasks(io_time, &mut pace);
+        let mut now = self.run_timers(&mut pace);
+        // Tail tasks take their time, as timed ones do, which the next deadline is not to wait for again.
+        let ran = self.run_some(Kind::Tail, &mut pace);
+        if pace.is_due() {
+            now = self.run_timers(&mut pace);
+        } else if ran > 0 {
             now = now.map(|_| self.now());
         }
         self.local.publish();
         let mut deadline = self.local.timers.next_deadline();
-        if let (Some(now), true) = (now, shutting_down) {
-            match self.step(now) {
-                Step::End(cause) => return Next::End(cause),
-                Step::Wait(step) => deadline = earlier(deadline, step),
+        if self.local.shared.state().is_shutting_down() {
+            match self.shut_down(now) {
+                Outlook::End(cause) => return Next::End(cause),
+                Outlook::Wait(until) => deadline = earlier(deadline, until),
             }
         }
-        // Only a tail task that armed the first timer of all leaves a deadline without a reading.
+        // Only a task that armed the first timer of all leaves a deadline without a reading.
         Next::Rest(deadline.map(|deadline| Until {
             deadline,
             now: now.unwrap_or_else(|| self.now()),
@@ -187,18 +210,87 @@ impl Runner {
         self.local.shared.config.clock.now()
     }
 
+    /// Takes the mail in. A loop that rests says first that it stirs.
+    fn collect(&mut self) {
+        if let Course::ShuttingDown(course) = &mut self.course {
+            if course.is_resting() && !self.local.shared.inbox.has_mail() {
+                return;
+            }
+            course.stir(&self.local.shared);
+        }
+        self.local.collect(&mut self.mail);
+    }
+
+    /// How far this turn may go.
+    fn pace(&self) -> Pace {
+        let mut pace = Pace::new(self.local.timers.watch());
+        self.learn(&mut pace);
+        pace
+    }
+
+    /// Learns what was asked of the loop: its end may be near, or decided.
+    fn learn(&self, pace: &mut Pace) {
+        let shared = &self.local.shared;
+        pace.shown = shared.inbox.shown();
+        if !lifecycle::state_of(pace.shown).is_shutting_down() {
+            return;
+        }
+        let desk = shared.inbox.open();
+        pace.set_shutdown(match desk.gate().decided() {
+            None => desk.gate().terms().and_then(|terms| terms.deadline),
+            // This turn is the last, and not a long one.
+            Some(_) => self.now().checked_add(SLICE),
+        });
+    }
+
+    /// Counts a task; says whether it is time for a look at the clock.
+    #[inline]
+    fn is_time(&self, pace: &mut Pace) -> bool {
+        let timers = &self.local.timers;
+        if timers.has_news() {
+            pace.set_timer(timers.watch());
+            return true;
+        }
+        if self.local.shared.inbox.shown() != pace.shown {
+            self.learn(pace);
+            return true;
+        }
+        pace.count()
+    }
+
+    /// Runs the tasks of a kind that are queued now, as far as the pace allows; returns how many it ran.
+    fn run_some(&self, kind: Kind, pace: &mut Pace) -> usize {
+        let queued = self.local.queued_of(kind);
+        for ran in 0..queued {
+            if pace.is_over() {
+                return ran;
+            }
+            if let Some(runnable) = self.local.next_of(kind) {
+                self.local.run_one(runnable);
+            }
+            if self.is_time(pace) {
+                pace.look(self.now());
+                if pace.is_due() {
+                    return ran + 1;
+                }
+            }
+        }
+        queued
+    }
+
     /// Runs the tasks that readiness has woken; returns the time it took, if there were any.
-    fn run_io_tasks(&self) -> Option<Duration> {
-        if self.local.queued_io() == 0 {
+    fn run_io_tasks(&self, pace: &mut Pace) -> Option<Duration> {
+        if self.local.queued_of(Kind::Io) == 0 {
             return None;
         }
         let start = self.now();
-        self.local.run_io();
+        pace.look(start);
+        self.run_some(Kind::Io, pace);
         Some(self.now().saturating_duration_since(start))
     }
 
     /// Runs queued tasks for their share of the turn.
-    fn run_tasks(&self, io_time: Option<Duration>) {
+    fn run_tasks(&self, io_time: Option<Duration>, pace: &mut Pace) {
         let ratio = self.local.shared.config.io_ratio;
         let (limit, slice) = match io_time {
             // With a ratio of 100, everything that is queued now, and nothing that comes meanwhile.
@@ -207,52 +299,78 @@ impl Runner {
             }
             Some(io_time) => {
                 let share = io_time.saturating_mul(100 - ratio) / ratio;
-                (u32::MAX, Some(share))
+                (u32::MAX, Some(share.min(LONGEST_SLICE)))
             }
             None => (self.slice_tasks, Some(SLICE)),
         };
-        // With timers armed, one task that takes long must not be followed by sixty-three others.
-        let mut look = if self.local.timers.is_empty() {
-            BATCH
-        } else {
-            1
-        };
         let mut start = None;
         let mut run = 0_u32;
-        while run < limit {
+        while run < limit && !pace.is_over() {
             let Some(runnable) = self.local.next_task() else {
                 return;
             };
             self.local.run_one(runnable);
             run += 1;
-            if run == look {
-                look += look.min(BATCH);
-                if let Some(slice) = slice {
-                    // Without timers the first batch is free: most turns never read the clock here.
-                    let now = self.now();
-                    if now.saturating_duration_since(*start.get_or_insert(now)) >= slice {
-                        return;
-                    }
+            if self.is_time(pace) {
+                // Far from a deadline the first batch is free: most turns never read the clock here.
+                let now = self.now();
+                pace.look(now);
+                let start = *start.get_or_insert(now);
+                let over = |slice| now.saturating_duration_since(start) >= slice;
+                if pace.is_due() || slice.is_some_and(over) {
+                    return;
                 }
             }
         }
     }
 
-    /// One step of the shutdown.
-    fn step(&mut self, now: Instant) -> Step {
-        let local = &self.local;
-        let terms = local.shared.control.lock().terms();
-        let terms = terms.expect("the terms are set before the state");
-        let progress = self.progress.get_or_insert_with(|| {
+    /// Fires the timers that are due, and runs what they woke at once, ahead of the queue: a timer is late by the
+    /// task that ran, not by a queue. Returns the reading of the clock, if there was a reason for one.
+    fn run_timers(&mut self, pace: &mut Pace) -> Option<Instant> {
+        let timers = !self.local.timers.is_empty();
+        if !timers && !self.local.shared.state().is_shutting_down() {
+            return None;
+        }
+        let now = self.now();
+        if timers {
+            self.local.timers.collect_due(now, TIMERS, &mut self.due);
+            if !self.due.is_empty() {
+                self.stir();
+                self.local.wake_timed(&mut self.due);
+            }
+        }
+        pace.set_timer(self.local.timers.watch());
+        pace.look(now);
+        if self.run_some(Kind::Timed, pace) > 0 {
+            return Some(self.now());
+        }
+        Some(now)
+    }
+
+    /// Says that this loop is about to call somebody, if it rests.
+    fn stir(&mut self) {
+        if let Course::ShuttingDown(course) = &mut self.course {
+            course.stir(&self.local.shared);
+        }
+    }
+
+    /// The part of a turn that a shutdown has.
+    fn shut_down(&mut self, now: Option<Instant>) -> Outlook {
+        let local = Rc::clone(&self.local);
+        let now = now.unwrap_or_else(|| self.now());
+        if let Course::Working = self.course {
             trace::shutdown(&local.shared, "shutting down");
-            local.start_closing();
+            local.wake_scheduled();
             if local.shared.config.close_channels == CloseChannels::Immediately {
                 local.close_channels();
             }
-            Progress::begin(local, now)
-        });
+            self.course = Course::ShuttingDown(ShuttingDown::begin(&local, now));
+        }
         local.drop_given_up();
-        progress.step(local, &terms, now)
+        match &mut self.course {
+            Course::ShuttingDown(course) => course.outlook(&local, now),
+            Course::Working => unreachable!("it was set a few lines ago"),
+        }
     }
 
     /// Waits for work as the wait strategy says; only looks if there is some.
@@ -276,20 +394,30 @@ impl Runner {
                 return self.look();
             }
         }
+        local.give_room_back();
+        self.mail.give_room_back(ROOM);
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
             return self.look();
         }
         shared.gauges.parks.add(1);
         let result = self.driver.wait(&shared.port, until, &mut self.due);
         shared.inbox.awake();
-        local.wake_ready(&mut self.due);
+        self.wake_ready();
         result
+    }
+
+    /// Wakes whoever waited for what the selector found ready.
+    fn wake_ready(&mut self) {
+        if !self.due.is_empty() {
+            self.stir();
+            self.local.wake_ready(&mut self.due);
+        }
     }
 
     /// Takes what is ready now.
     fn look(&mut self) -> io::Result<()> {
         let result = self.driver.look(&self.local.shared.port, &mut self.due);
-        self.local.wake_ready(&mut self.due);
+        self.wake_ready();
         result
     }
 
@@ -318,7 +446,7 @@ impl Runner {
     }
 
     /// Takes the loop down, in its context, and announces its end as the very last thing.
-    pub(crate) fn finish(
+    pub(crate) fn end(
         self,
         cause: Cause,
         error: Option<io::Error>,
@@ -332,9 +460,8 @@ impl Runner {
             ..
         } = self;
         let _ending = context::end_loop(local.shared.index);
-        shutdown::finish(&local, &mut driver, &mut mail, cause);
+        let cause = shutdown::take_down(&local, &mut driver, &mut mail, cause);
         let shared = Arc::clone(&local.shared);
-        let group = Arc::clone(&local.core.termination);
         if let Err(payload) = contain_drop(guard) {
             shared.report_panic(PanicSite::ThreadHook, &*payload, None);
             discard(payload);
@@ -350,15 +477,13 @@ impl Runner {
         }
         drop(driver);
         shared.wake_all(shared.port.close());
-        let terms = shared.control.lock().terms();
-        let ending = Ending {
+        let terms = shared.inbox.open().gate().terms();
+        shared.terminate(Ending {
             started: true,
             cause,
             error,
-            requested_at: terms
-                .map_or_else(|| shared.config.clock.now(), |terms| terms.requested_at),
-        };
-        shared.terminate(ending, Some(&group));
+            terms,
+        });
     }
 }
 
@@ -395,6 +520,6 @@ mod tests {
             panic!("a timer is armed")
         };
         assert_eq!(until.deadline - until.now, ms(10));
-        runner.finish(Cause::Now, None, None, entered);
+        runner.end(Cause::Now, None, None, entered);
     }
 }

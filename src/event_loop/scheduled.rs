@@ -2,21 +2,18 @@
 //!
 //! - A scheduled closure is a task of its loop that waits for a timer: accounted for like any other,
 //!   and dropped on its loop, with what it captured, as soon as it is cancelled.
-//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one exchange of `phase`.
-//! - A shutdown cancels what is not due: such a task, polled while its loop closes, gives itself up to
+//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one step on one word ([`Course`]).
+//! - What is cancelled is over at once, unless it runs: then at the end of that run.
+//! - A shutdown cancels what is not due: such a task, polled while its loop shuts down, gives itself up to
 //!   the loop (see [`Local::give_up`]).
 //! - Scheduling from another thread wakes the loop only if the closure is the next thing it has to do.
-//!
-//! ```text
-//!   Waiting ──task is due──▶ Running ──▶ (done, or Waiting again if periodic)
-//!      └──────cancel()──────▶ Cancelled ◀──cancel(), periodic only──┘
-//! ```
+//! - A periodic closure goes through the timers for every run, also for one that is late: one run, then the others.
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::JoinError;
@@ -30,9 +27,74 @@ use crate::task::join::JoinHandle;
 use crate::time::sleep::Sleep;
 use crate::time::timers::Kind;
 
-const WAITING: u8 = 0;
+/// A run has begun; for a closure that runs once, it stays so.
 const RUNNING: u8 = 1;
-const CANCELLED: u8 = 2;
+/// It was cancelled: no run begins any more.
+const CANCELLED: u8 = 1 << 1;
+/// The closure is gone.
+const ENDED: u8 = 1 << 2;
+
+/// What has become of a scheduled closure; shared by its task and its handle.
+#[derive(Debug, Default)]
+struct Course {
+    bits: AtomicU8,
+    /// Who waits for the end of a run that was cancelled.
+    waiter: Mutex<Option<Waker>>,
+}
+
+impl Course {
+    /// Begins a run; `false` if it was cancelled.
+    fn begin(&self) -> bool {
+        self.bits.fetch_or(RUNNING, Ordering::AcqRel) & CANCELLED == 0
+    }
+
+    /// Ends a run of several; `false` if it was cancelled meanwhile.
+    fn pause(&self) -> bool {
+        let goes_on = self.bits.fetch_and(!RUNNING, Ordering::AcqRel) & CANCELLED == 0;
+        if !goes_on {
+            self.tell();
+        }
+        goes_on
+    }
+
+    /// Cancels it; `false` if that makes no difference any more.
+    fn cancel(&self, rule: Rule) -> bool {
+        let too_late = match rule {
+            Rule::Once => RUNNING | CANCELLED | ENDED,
+            Rule::Periodic => CANCELLED | ENDED,
+        };
+        self.bits.fetch_or(CANCELLED, Ordering::AcqRel) & too_late == 0
+    }
+
+    /// Whether a closure that was cancelled runs no more.
+    fn is_over(&self) -> bool {
+        let bits = self.bits.load(Ordering::Acquire);
+        bits & RUNNING == 0 || bits & ENDED != 0
+    }
+
+    /// Notes that the closure is gone.
+    fn end(&self) {
+        self.bits.fetch_or(ENDED, Ordering::AcqRel);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let waiter = self.waiter.lock().take();
+        context::wake_foreign(waiter);
+    }
+
+    fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Cloning and dropping wakers is user code: both happen outside the lock. The waker is stored first and the
+        // word looked at after: of an end and a waiter that meet, one sees the other.
+        let waker = cx.waker().clone();
+        let replaced = self.waiter.lock().replace(waker);
+        drop(replaced);
+        if self.is_over() {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+}
 
 impl EventLoop {
     /// Runs a closure on this loop after `delay`.
@@ -63,13 +125,13 @@ impl EventLoop {
         T: Send + 'static,
     {
         let deadline = self.deadline_after(delay);
-        let phase = Arc::new(AtomicU8::new(WAITING));
+        let course = Arc::new(Course::default());
         let task = Delayed {
-            timer: Timer::new(deadline, &phase),
+            timer: Timer::new(deadline, &course),
             call: Some(call),
         };
         let handle = self.spawn_by(task, urgency(deadline));
-        Scheduled::new(handle, phase, self.shared(), Rule::Once)
+        Scheduled::new(handle, course, self.shared(), Rule::Once)
     }
 
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
@@ -160,14 +222,14 @@ impl EventLoop {
         F: FnMut() + Send + 'static,
     {
         let deadline = self.deadline_after(initial);
-        let phase = Arc::new(AtomicU8::new(WAITING));
+        let course = Arc::new(Course::default());
         let task = Periodic {
-            timer: Timer::new(deadline, &phase),
+            timer: Timer::new(deadline, &course),
             rhythm,
             call,
         };
         let handle = self.spawn_by(task, urgency(deadline));
-        Scheduled::new(handle, phase, self.shared(), Rule::Periodic)
+        Scheduled::new(handle, course, self.shared(), Rule::Periodic)
     }
 
     /// The moment `delay` from now; `None` beyond the end of the clock.
@@ -216,8 +278,9 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 /// Polling it again after it was ready panics. (After [`cancel`](Scheduled::cancel) it is ready each time.)
 #[must_use = "dropping it does not cancel the closure; use drop() to say so"]
 pub struct Scheduled<T> {
+    /// `None` once it was cancelled.
     handle: Mutex<Option<JoinHandle<T>>>,
-    phase: Arc<AtomicU8>,
+    course: Arc<Course>,
     home: Arc<Shared>,
     rule: Rule,
 }
@@ -231,13 +294,13 @@ enum Rule {
 impl<T> Scheduled<T> {
     fn new(
         handle: JoinHandle<T>,
-        phase: Arc<AtomicU8>,
+        course: Arc<Course>,
         home: &Arc<Shared>,
         rule: Rule,
     ) -> Scheduled<T> {
         Scheduled {
             handle: Mutex::new(Some(handle)),
-            phase,
+            course,
             home: Arc::clone(home),
             rule,
         }
@@ -261,22 +324,10 @@ impl<T> Scheduled<T> {
     /// assert!(never.is_finished());
     /// ```
     pub fn cancel(&self) -> bool {
-        let exchange = |from| {
-            self.phase
-                .compare_exchange(from, CANCELLED, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
-        };
-        let won = exchange(WAITING) || (self.rule == Rule::Periodic && exchange(RUNNING));
-        if !won {
+        if !self.course.cancel(self.rule) {
             return false;
         }
-        let mut slot = self.handle.lock();
-        // It may have ended before, by a panic or a shutdown: then its result stays.
-        if slot.as_ref().is_none_or(JoinHandle::is_finished) {
-            return false;
-        }
-        let handle = slot.take();
-        drop(slot);
+        let handle = self.handle.lock().take();
         if let Some(handle) = handle {
             handle.abort();
             // It may still lie in the inbox, not worth a wake-up so far: what it captured is.
@@ -285,7 +336,8 @@ impl<T> Scheduled<T> {
         true
     }
 
-    /// Says whether the closure will not run any more, in whatever way that came about.
+    /// Says whether the closure does not run and will not run any more, in whatever way that came about. One that is
+    /// cancelled while it runs is finished when that run ends.
     ///
     /// # Examples
     ///
@@ -296,8 +348,10 @@ impl<T> Scheduled<T> {
     /// assert!(soon.is_finished());
     /// ```
     pub fn is_finished(&self) -> bool {
-        let handle = self.handle.lock();
-        handle.as_ref().is_none_or(JoinHandle::is_finished)
+        match &*self.handle.lock() {
+            Some(handle) => handle.is_finished(),
+            None => self.course.is_over(),
+        }
     }
 }
 
@@ -307,7 +361,10 @@ impl<T> Future for Scheduled<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.handle.get_mut() {
             Some(handle) => Pin::new(handle).poll(cx),
-            None => Poll::Ready(Err(JoinError::cancelled())),
+            None => {
+                ready!(self.course.poll_over(cx));
+                Poll::Ready(Err(JoinError::cancelled()))
+            }
         }
     }
 }
@@ -324,14 +381,14 @@ impl<T> fmt::Debug for Scheduled<T> {
 /// The wait of a scheduled closure.
 struct Timer {
     sleep: Sleep,
-    phase: Arc<AtomicU8>,
+    course: Arc<Course>,
 }
 
 impl Timer {
-    fn new(deadline: Option<Instant>, phase: &Arc<AtomicU8>) -> Timer {
+    fn new(deadline: Option<Instant>, course: &Arc<Course>) -> Timer {
         Timer {
             sleep: Sleep::at(deadline, Kind::Scheduled),
-            phase: Arc::clone(phase),
+            course: Arc::clone(course),
         }
     }
 
@@ -341,29 +398,34 @@ impl Timer {
             self.give_up_if_closing(cx);
             return Poll::Pending;
         }
-        let begun =
-            self.phase
-                .compare_exchange(WAITING, RUNNING, Ordering::AcqRel, Ordering::Acquire);
-        match begun {
-            Ok(_) => Poll::Ready(()),
-            // Cancelled: the task is being closed by whoever did it.
-            Err(_) => Poll::Pending,
+        if self.course.begin() {
+            return Poll::Ready(());
         }
+        // Cancelled: the task is being closed by whoever did it.
+        Poll::Pending
     }
 
     /// Gives the task up if its loop shuts down.
     fn give_up_if_closing(&self, cx: &Context<'_>) -> bool {
         let local = context::current().expect("a task is polled on its loop");
-        if local.is_closing() {
+        let closing = local.shared.state().is_shutting_down();
+        if closing {
             local.give_up(cx.waker().clone());
         }
-        local.is_closing()
+        closing
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.course.end();
     }
 }
 
 struct Delayed<F> {
-    timer: Timer,
     call: Option<F>,
+    /// Dropped last: it tells of the end.
+    timer: Timer,
 }
 
 // The closure is moved out before it is called and never pinned.
@@ -380,9 +442,10 @@ impl<F: FnOnce() -> T, T> Future for Delayed<F> {
 }
 
 struct Periodic<F> {
-    timer: Timer,
-    rhythm: Rhythm,
     call: F,
+    rhythm: Rhythm,
+    /// Dropped last: it tells of the end.
+    timer: Timer,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -401,13 +464,7 @@ impl<F: FnMut()> Future for Periodic<F> {
         ready!(self.timer.poll_due(cx));
         (self.call)();
         // Cancelled while it ran: then there is nothing to wait for.
-        let again = self.timer.phase.compare_exchange(
-            RUNNING,
-            WAITING,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if again.is_err() {
+        if !self.timer.course.pause() {
             return Poll::Pending;
         }
         let due = self.timer.sleep.deadline();
@@ -420,25 +477,17 @@ impl<F: FnMut()> Future for Periodic<F> {
             // Also if the next run is due already: one that is always late would never end.
             return Poll::Pending;
         }
-        // Others first, also when the next run is due already: a late rate must not hold the loop.
-        if ready_now(&mut self.timer, cx) {
-            cx.waker().wake_by_ref();
-        }
+        // Armed also when it is due already: it fires with the timers of the next turn, and others come first.
+        let armed = Pin::new(&mut self.timer.sleep).poll(cx);
+        debug_assert!(
+            armed.is_pending(),
+            "a scheduled closure waits for its timer"
+        );
         Poll::Pending
     }
 }
 
-/// Arms the timer; says whether it is due already, without running anything.
-fn ready_now(timer: &mut Timer, cx: &mut Context<'_>) -> bool {
-    Pin::new(&mut timer.sleep).poll(cx).is_ready()
-}
-
 impl Local {
-    /// Whether scheduled closures are cancelled from here on.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.get()
-    }
-
     /// Hands the running task over to be dropped by the loop: cancelled, not completed.
     fn give_up(&self, waker: std::task::Waker) {
         self.given_up.borrow_mut().push(waker);

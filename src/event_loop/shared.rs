@@ -1,9 +1,8 @@
 //! The half of a loop that any thread may reach.
 //!
-//! - Everything a submitter needs is here: the mailbox, the bell, the state, the counters.
+//! - Everything a submitter needs is here: the mailbox with the loop's life as its gate, the bell, the counters.
 //! - It holds its group weakly; the loop thread is what keeps a group's core alive.
-//! - No lock is held while user code runs, and they nest in one place only: the seat's over those of
-//!   the hooks and the inbox, to close all three in one step.
+//! - No lock is held while user code runs. They nest in one place only: see [`GroupEnd`].
 //!
 //! A submission goes: thread started → bound → gate → queue. Each step may refuse, and what a step
 //! has taken is given back when a later one refuses.
@@ -11,19 +10,18 @@
 use std::fmt;
 use std::panic::Location;
 use std::task::Waker;
-use std::time::Instant;
 
 use crate::error::RejectReason;
 use crate::event_loop::EventLoop;
 use crate::event_loop::arena;
 use crate::event_loop::context;
 use crate::event_loop::counters::{Bound, Counters};
-use crate::event_loop::hooks::Hooks;
-use crate::event_loop::inbox::{Batch, Inbox, Lane, Ring, Urgency};
-use crate::event_loop::launch::Seat;
-use crate::event_loop::shutdown::Control;
-use crate::event_loop::state::{State, StateCell};
+use crate::event_loop::inbox::{self, Batch, Inbox, Lane, Ring, Urgency};
+use crate::event_loop::lifecycle::{self, Life};
+use crate::event_loop::local::Local;
+use crate::event_loop::state::State;
 use crate::group::core::{GroupCore, Token};
+use crate::group::end::GroupEnd;
 use crate::metrics::gauges::Gauges;
 use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
 use crate::reactor::Port;
@@ -39,28 +37,35 @@ use crate::waiters::Waiters;
 /// What a loop takes out of its inbox.
 pub(crate) type Mail = Batch<Runnable, Notice>;
 
-/// A message to the loop itself: not a task, never refused while the loop lives.
-#[derive(Debug)]
+/// The inbox of a loop with its lock held, and so the loop's life.
+pub(crate) type Desk<'a> = inbox::Desk<'a, Runnable, Notice, Life>;
+
+/// A message to the loop itself.
 pub(crate) enum Notice {
+    /// A task that is to be made at home. It counts from here on.
+    Plant(Box<dyn FnOnce(&Local) + Send>),
     /// The last handle of a loop-bound value is gone.
     Unbind(arena::Key),
     /// A timer of this loop was dropped or reset elsewhere.
     Timer(queue::Key, Away),
 }
 
+impl Notice {
+    /// Whether a task comes with it, which was accepted.
+    pub(crate) fn is_task(&self) -> bool {
+        matches!(self, Notice::Plant(_))
+    }
+}
+
 /// The shared half.
 pub(crate) struct Shared {
     pub(crate) index: usize,
-    pub(crate) inbox: Inbox<Runnable, Notice>,
+    /// The mailbox; under its lock, the life of the loop.
+    pub(crate) inbox: Inbox<Runnable, Notice, Life>,
     pub(crate) port: Port,
-    pub(crate) state: StateCell,
     pub(crate) counters: Counters,
     pub(crate) gauges: Gauges,
     pub(crate) bound: Option<Bound>,
-    pub(crate) control: Mutex<Control>,
-    pub(crate) hooks: Hooks,
-    /// What the thread will need, until it has it.
-    pub(crate) seat: Seat,
     /// `EventLoop` values in existence, the core's own one included.
     pub(crate) handles: AtomicUsize,
     /// Who waits for the start of the shutdown.
@@ -69,9 +74,28 @@ pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     pub(crate) core: Weak<GroupCore>,
     pub(crate) token: Weak<Token>,
+    /// The end of the group, which hears of this loop's.
+    pub(crate) end: Arc<GroupEnd>,
 }
 
 impl Shared {
+    /// Where the loop is in its life.
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        lifecycle::state_of(self.inbox.shown())
+    }
+
+    /// Whether the loop, which has its thread, lets new work in; the answer on that thread.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        lifecycle::is_open(self.inbox.shown())
+    }
+
+    /// Whether every task of the loop has ended.
+    pub(crate) fn is_sealed(&self) -> bool {
+        lifecycle::is_sealed(self.inbox.shown())
+    }
+
     /// Makes sure that the thread runs and that there is a place below the bound.
     ///
     /// Asks the reject policy when there is none. A place that was taken is given back by
@@ -83,7 +107,7 @@ impl Shared {
         };
         let mut attempt = 0_u32;
         while !bound.take() {
-            if self.state.get().is_shutdown() {
+            if self.state().is_shutdown() {
                 return Err(RejectReason::ShutDown);
             }
             // What fills the queue may be lazy closures that nobody has rung for.
@@ -174,18 +198,13 @@ impl Shared {
         let mut make = Some(make);
         let mut make = || (make.take().expect("the task is made once"))();
         let at_home = context::with_home(self, |local| {
-            local.is_open().then(|| local.push_new(make(), lane))
+            self.is_open().then(|| local.push_new(make(), lane))
         });
         let accepted = match at_home {
             Some(accepted) => accepted.is_some(),
             None => match self.inbox.push_new_with(lane, urgency, make) {
                 Some(ring) => {
                     self.answer(ring);
-                    // Nothing is lazy for a loop that shuts down: somebody may wait for its rest. The
-                    // state is read after the push: a request that comes later finds it inside.
-                    if urgency != Urgency::Now && self.state.get().is_shutting_down() {
-                        self.answer(self.inbox.hurry());
-                    }
                     true
                 }
                 None => false,
@@ -231,12 +250,29 @@ impl Shared {
         self.answer(ring);
     }
 
+    /// Has an admitted task made at home, on another thread than this, or does not even send for it.
+    pub(crate) fn plant_with(
+        &self,
+        make: impl FnOnce() -> Box<dyn FnOnce(&Local) + Send>,
+    ) -> Result<(), RejectReason> {
+        match self.inbox.post_new_with(|| Notice::Plant(make())) {
+            Some(ring) => {
+                self.answer(ring);
+                Ok(())
+            }
+            None => {
+                self.cancel_admission();
+                Err(RejectReason::ShutDown)
+            }
+        }
+    }
+
     /// Tasks ever accepted.
     pub(crate) fn accepted(&self) -> u64 {
         self.counters.accepted_at_home() + self.inbox.accepted()
     }
 
-    /// Whether nothing is queued or live.
+    /// Whether nothing is queued or live: on the loop's own thread, or with its inbox held.
     pub(crate) fn is_at_rest(&self) -> bool {
         // What has ended was accepted before, and both only grow: if they are equal, read in this order,
         // there was nothing at the first reading. (Live and then pending would miss a task that begins in
@@ -267,7 +303,7 @@ impl Shared {
                 // Pairs with the fence above: either the shutdown is seen here, or the loop that shuts
                 // down sees that this handle is gone.
                 fence(Ordering::SeqCst);
-                if self.state.get().is_shutting_down() {
+                if self.state().is_shutting_down() {
                     self.nudge();
                 }
             }
@@ -306,6 +342,7 @@ impl Shared {
 
     /// Wakes who waits for the start of the shutdown.
     pub(crate) fn announce_shutdown(&self) {
+        // The state says so by now, and whoever comes later looks at that under this lock.
         let wakers = self.shutdown_waiters.lock().fire();
         self.wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
@@ -319,48 +356,13 @@ impl Shared {
             }
         }
     }
-
-    /// Notes the end of this loop with itself and with its group.
-    pub(crate) fn terminate(&self, end: Ending, group: Option<&Termination>) {
-        let figures = self.counters.figures(self.inbox.accepted());
-        debug_assert_eq!(
-            figures.accepted,
-            figures.completed + figures.panicked + figures.cancelled,
-            "every accepted task has ended"
-        );
-        let report = crate::report::LoopReport {
-            index: self.index,
-            started: end.started,
-            cause: end.cause,
-            error: end.error.map(Arc::new),
-            requested_at: end.requested_at,
-            ended_at: self.config.clock.now(),
-            figures,
-            rejected: Arc::clone(&self.counters.rejected),
-        };
-        self.state.advance(State::Terminated);
-        self.announce_shutdown();
-        trace::loop_ended(&report);
-        self.termination.child_done(0, report.clone());
-        if let Some(group) = group {
-            group.child_done(self.index, report);
-        }
-    }
-}
-
-/// How a loop ended.
-pub(crate) struct Ending {
-    pub(crate) started: bool,
-    pub(crate) cause: crate::report::Cause,
-    pub(crate) error: Option<std::io::Error>,
-    pub(crate) requested_at: Instant,
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("index", &self.index)
-            .field("state", &self.state.get())
+            .field("state", &self.state())
             .finish_non_exhaustive()
     }
 }

@@ -1,23 +1,25 @@
-//! How a loop ends.
+//! How a loop ends: from the request to the report.
 //!
 //! ```text
-//!   request ──▶ ShuttingDown ──step says End──▶ finish: hooks ▸ gate ▸ last pass ▸ cancel ▸ close
-//!                  │     ▲                                       │
-//!                  └─step┘ (works and accepts as before)         └──▶ Terminated, announced last
+//!   request ──▶ ShuttingDown ──outlook──▶ (gate closed) ──▶ take_down ──▶ terminate
+//!                  │     ▲                                  hooks ▸ channels ▸ last pass ▸ cancel ▸ seal ▸ values
+//!                  └─────┘ works and accepts as before
 //! ```
 //!
-//! - The first request sets the terms; `shutdown_now` may shorten them; all others only observe.
-//! - A loop that ends by itself closes its gate in the critical section that finds nothing inside:
-//!   what is accepted gets its time, and is not cut off by an end that was decided a moment earlier.
+//! - A loop that ends by itself closes its gate in the critical section that finds nothing inside: what is accepted
+//!   gets its time, and is not cut off by an end that was decided a moment earlier. From then on nothing is
+//!   accepted, whatever the cause: neither from hooks that are still to run nor from tasks that clean up.
 //! - Activity is a task polled or accepted, or a hook run. The quiet period is measured from the later
-//!   of the request and the last activity, and waited for in the driver: no sleeping, no ticking.
+//!   of the request and the end of the last activity, and waited for in the driver: no sleeping, no ticking.
 //! - The timeout is looked at in every turn, whether tasks are queued or not: a task that wakes
 //!   itself for ever does not hold the loop. (A poll that never returns does; nothing in one thread
 //!   can help that.)
 //! - Every accepted hook runs: in order when the queue first runs empty, and what is left at the end.
-//! - `finish` runs on every way out, also when the loop fails or its body unwinds. It waits for live
+//! - `take_down` runs on every way out, also when the loop fails or its body unwinds. It waits for live
 //!   tasks, not merely for an empty queue: a foreign thread may be between async-task's state change
 //!   and our push.
+//! - A loop that has no thread is ended by whoever asks for it, or, if a thread was promised, when that does not come
+//!   in time.
 
 use std::io;
 use std::rc::Rc;
@@ -26,182 +28,165 @@ use std::time::{Duration, Instant};
 use crate::clock::earlier;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::hooks::{Hook, HookId};
+use crate::event_loop::inbox::Ring;
+use crate::event_loop::lifecycle::{Asked, Phase};
 use crate::event_loop::local::Local;
-use crate::event_loop::shared::{Ending, Mail, Shared};
-use crate::event_loop::state::State;
-use crate::group::core::GroupCore;
+use crate::event_loop::shared::{Desk, Mail, Shared};
+use crate::event_loop::terms::{Request, Scope, Terms, Until};
 use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::reactor::Driver;
-use crate::report::Cause;
-use crate::sync::{Arc, thread};
+use crate::report::{Cause, LoopReport};
+use crate::sync::{self, Arc, thread};
 use crate::trace;
 
-/// The default quiet period, as Netty's.
-pub(crate) const QUIET: Duration = Duration::from_secs(2);
-/// The default timeout, as Netty's.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Checks the terms of a graceful shutdown.
-pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request> {
-    if timeout < quiet {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("timeout ({timeout:?}) must not be shorter than quiet ({quiet:?})"),
-        ));
-    }
-    Ok(Request::Graceful { quiet, timeout })
-}
-
-/// What somebody asks for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Request {
-    Graceful { quiet: Duration, timeout: Duration },
-    Drain { scope: Scope, timeout: Duration },
-    Now,
-}
-
-/// Whose tasks a drain waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Loop,
-    /// All loops of the group: they end together, so that tasks can submit to each other to the last.
-    Group,
-}
-
-/// What has been asked for; protected by its lock in [`Shared`].
-#[derive(Debug, Default)]
-pub(crate) struct Control(Option<Terms>);
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) requested_at: Instant,
-    pub(crate) until: Until,
-    /// `None`: beyond the end of the clock.
-    pub(crate) deadline: Option<Instant>,
-}
-
-/// What ends the phase besides the deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
-    Quiet(Duration),
-    Drained(Scope),
-    Now,
-}
-
-impl Control {
-    /// Notes a request, by the rule that the first one counts and `Now` shortens.
-    pub(crate) fn note(&mut self, request: Request, now: Instant) {
-        match (&mut self.0, request) {
-            (Some(terms), Request::Now) => terms.until = Until::Now,
-            (Some(_), _) => {}
-            (none, request) => {
-                let (until, timeout) = match request {
-                    Request::Graceful { quiet, timeout } => (Until::Quiet(quiet), timeout),
-                    Request::Drain { scope, timeout } => (Until::Drained(scope), timeout),
-                    Request::Now => (Until::Now, Duration::ZERO),
-                };
-                *none = Some(Terms {
-                    requested_at: now,
-                    until,
-                    deadline: now.checked_add(timeout),
-                });
-            }
-        }
-    }
-
-    pub(crate) fn is_requested(&self) -> bool {
-        self.0.is_some()
-    }
-
-    pub(crate) fn terms(&self) -> Option<Terms> {
-        self.0
-    }
-}
+/// How long `shutdown_now` waits for a thread that is on its way, to run the hooks.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Asks the loop to end.
+    /// Asks this loop alone to end.
     pub(crate) fn request(self: &Arc<Shared>, request: Request) {
         let now = self.config.clock.now();
-        self.control.lock().note(request, now);
+        self.end.note_leaving();
+        let (asked, ring) = Shared::ask(&mut self.inbox.open(), request, now);
+        // The loop hears of it first: whoever waits for the request is foreign code, and may take its time.
+        self.answer(ring);
+        self.follow(asked);
+    }
+
+    /// Notes a request, with the inbox held: a loop that is about to sleep must not miss it.
+    pub(crate) fn ask(desk: &mut Desk<'_>, request: Request, now: Instant) -> (Asked, Ring) {
+        let asked = desk.edit(|life| life.request(request, now));
+        let ring = match asked {
+            Asked::TooLate => Ring::NotNeeded,
+            _ => desk.nudge(),
+        };
+        (asked, ring)
+    }
+
+    /// Does what a request leaves to be done, with no lock held.
+    pub(crate) fn follow(self: &Arc<Shared>, asked: Asked) {
         trace::shutdown(self, "requested");
-        if !self.seat.is_taken() {
-            if let Some(core) = self.core.upgrade() {
-                self.end_unstarted(&core);
-            }
+        match asked {
+            Asked::Unused | Asked::Unstarted => self.end_unstarted(),
+            Asked::Starting => self.watch_start(),
+            Asked::Running | Asked::TooLate => {}
         }
-        self.state.advance(State::ShuttingDown);
         self.announce_shutdown();
-        // Under the inbox lock: a loop that is about to sleep must not miss it.
-        self.nudge();
     }
 
     /// Ends a loop that never had a thread; starts one only if there are hooks to run.
-    pub(crate) fn end_unstarted(self: &Arc<Shared>, core: &Arc<GroupCore>) {
-        while !self.end_without_thread(core, None) {
-            // Taken, or being started: the new thread, or its failure, sees the request.
-            if !self.seat.is_free() {
-                return;
-            }
-            // A hook that was there a moment ago may have been taken back: then look again.
-            if !self.hooks.is_empty() {
-                // A failure ends the loop as well: `end_after_failure`.
-                self.start_without_waiting();
-                return;
+    fn end_unstarted(self: &Arc<Shared>) {
+        while !self.end_without_thread(None) {
+            let desk = self.inbox.open();
+            match desk.gate().phase() {
+                // A hook that was there a moment ago may have been taken back: then look again.
+                Phase::Free(_) if desk.gate().hooks.is_empty() => {}
+                Phase::Free(_) => {
+                    drop(desk);
+                    // A failure ends the loop as well: `end_after_failure`.
+                    self.start_without_waiting();
+                    let starting = matches!(self.inbox.open().gate().phase(), Phase::Starting(_));
+                    if starting {
+                        self.watch_start();
+                    }
+                    return;
+                }
+                // Taken, or being started: the new thread, or its failure, sees the request.
+                _ => return,
             }
         }
     }
 
     /// Ends the loop after a start that failed, if its end was requested: nobody will try again.
-    pub(crate) fn end_after_failure(
-        self: &Arc<Shared>,
-        core: &Arc<GroupCore>,
-        reason: RejectReason,
-    ) {
-        if self.control.lock().is_requested() && !self.end_without_thread(core, None) {
-            self.end_without_thread(core, Some(reason));
+    pub(crate) fn end_after_failure(self: &Arc<Shared>, reason: RejectReason) {
+        let requested = self.inbox.open().gate().control.is_requested();
+        if requested && !self.end_without_thread(None) {
+            self.end_without_thread(Some(reason));
         }
     }
 
-    /// Ends the loop here if its seat is free and it has no hooks, or cannot run them.
-    fn end_without_thread(
-        self: &Arc<Shared>,
-        core: &Arc<GroupCore>,
-        failure: Option<RejectReason>,
-    ) -> bool {
-        // The gate closes before the seat counts as taken: a submission that finds it taken finds
-        // the gate closed too, and is not stranded in an inbox that nobody empties.
-        let closable = || {
-            let closable = failure.is_some() || self.hooks.close_if_empty();
-            if closable {
-                self.inbox.refuse_new();
+    /// Sees to it that a loop whose thread was promised by a factory ends in time, whether the thread comes or not.
+    fn watch_start(self: &Arc<Shared>) {
+        let terms = self.inbox.open().gate().terms();
+        let limit = match terms {
+            // What the system starts comes, or fails at once.
+            _ if self.config.thread_factory.is_none() => None,
+            Some(terms) if terms.until == Until::Now => sync::now().checked_add(GRACE),
+            // By the system's clock, as the threads that this waits for.
+            Some(terms) => terms.deadline.and_then(|deadline| {
+                let left = deadline.saturating_duration_since(self.config.clock.now());
+                sync::now().checked_add(left)
+            }),
+            None => None,
+        };
+        let Some(limit) = limit else {
+            return;
+        };
+        let this = Arc::clone(self);
+        let watch = thread::Builder::new().name(format!("loop-{}-start", self.index));
+        let watching = watch.spawn(move || {
+            this.await_begin(limit);
+            let late = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
+            this.end_without_thread(Some(late));
+        });
+        if let Err(error) = watching {
+            // With no thread to be had, nobody can wait for the other one.
+            self.end_without_thread(Some(RejectReason::ThreadStart(error.kind())));
+        }
+    }
+
+    /// Waits until the start that is under way has an outcome, or for `limit`.
+    fn await_begin(&self, limit: Instant) {
+        let mut desk = self.inbox.open();
+        while let Phase::Starting(_) = desk.gate().phase() {
+            let left = limit.saturating_duration_since(sync::now());
+            if left.is_zero() {
+                return;
             }
-            closable
+            desk = desk.wait_moved(left);
+        }
+    }
+
+    /// Ends the loop here if it is free and has no hooks, or if it fails to get a thread.
+    fn end_without_thread(self: &Arc<Shared>, failure: Option<RejectReason>) -> bool {
+        let mut desk = self.inbox.open();
+        let unused = match desk.gate().phase() {
+            Phase::Free(_) => failure.is_some() || desk.gate().hooks.is_empty(),
+            Phase::Starting(_) => failure.is_some(),
+            _ => false,
         };
-        let Some(driver) = self.seat.take_if(closable) else {
+        if !unused {
             return false;
-        };
+        }
+        let driver = desk.edit(|life| life.seal_unstarted());
+        let (hooks, terms, start_error) =
+            desk.edit(|life| (life.hooks.take(), life.terms(), life.start_error));
+        let mail = desk.take();
+        self.cancel_mail(&mail);
+        desk.moved();
+        drop(desk);
         drop(driver);
         self.wake_all(self.port.close());
-        self.hooks.close();
-        while let Some(hook) = self.hooks.pop(HookId::END) {
+        // Hooks that cannot run are lost, and so is what loops have submitted: that is a failure.
+        let lost = !hooks.is_empty() || !mail.is_empty();
+        for hook in hooks {
             self.drop_hook(hook);
         }
-        let closed = self.inbox.close_if_empty();
-        debug_assert!(closed, "nothing is accepted before the thread runs");
-        let terms = self.control.lock().terms();
-        let cause = match (&failure, terms.map(|terms| terms.until)) {
-            (Some(_), _) => Cause::Failed,
-            (None, Some(Until::Drained(_))) => Cause::Drained,
-            (None, Some(Until::Now)) => Cause::Now,
-            (None, _) => Cause::Idle,
+        self.drop_mail(mail);
+        let cause = match terms.map(|terms| terms.until) {
+            _ if lost => Cause::Failed,
+            Some(Until::Drained(_)) => Cause::Drained,
+            Some(Until::Now) => Cause::Now,
+            _ => Cause::Idle,
         };
+        let error = failure.or(start_error);
         let ending = Ending {
             started: false,
             cause,
-            error: failure.map(|reason| Rejected::new((), reason).into()),
-            requested_at: terms.map_or_else(|| self.config.clock.now(), |terms| terms.requested_at),
+            error: error.map(|reason| Rejected::new((), reason).into()),
+            terms,
         };
-        self.terminate(ending, Some(&core.termination));
+        self.terminate(ending);
         true
     }
 
@@ -214,21 +199,58 @@ impl Shared {
             discard(payload);
         }
     }
+
+    /// Makes the report, and notes the end of this loop with itself and with its group: the very last thing.
+    pub(crate) fn terminate(&self, end: Ending) {
+        let figures = self.counters.figures(self.inbox.accepted());
+        debug_assert_eq!(
+            figures.accepted,
+            figures.completed + figures.panicked + figures.cancelled,
+            "every accepted task has ended"
+        );
+        let now = self.config.clock.now();
+        let report = LoopReport {
+            index: self.index,
+            started: end.started,
+            cause: end.cause,
+            error: end.error.map(Arc::new),
+            requested_at: end.terms.map_or(now, |terms| terms.requested_at),
+            ended_at: now,
+            figures,
+            rejected: Arc::clone(&self.counters.rejected),
+        };
+        self.inbox.open().edit(|life| life.end());
+        self.announce_shutdown();
+        trace::loop_ended(&report);
+        self.termination.child_done(0, report.clone());
+        self.end.ended(self.index, report);
+    }
+}
+
+/// How a loop ended.
+pub(crate) struct Ending {
+    pub(crate) started: bool,
+    pub(crate) cause: Cause,
+    pub(crate) error: Option<io::Error>,
+    pub(crate) terms: Option<Terms>,
 }
 
 /// What a turn of a loop that shuts down comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Outlook {
     /// Go on; wait until this moment at most.
     Wait(Option<Instant>),
+    /// The gate is closed: take the loop down.
     End(Cause),
 }
 
-/// How far the shutdown of a running loop has come; loop thread only.
+/// A loop that shuts down, as its own thread sees it.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ShuttingDown {
     last_activity: Instant,
     seen: Activity,
+    /// The group was told that this loop rests.
+    resting: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,117 +268,166 @@ impl Activity {
     }
 }
 
-impl Progress {
+impl ShuttingDown {
     /// Begins now, in the turn that notices the request: what this turn ran was activity, and a
     /// loop with nothing to run notices at once.
-    pub(crate) fn begin(local: &Local, now: Instant) -> Progress {
-        Progress {
+    pub(crate) fn begin(local: &Local, now: Instant) -> ShuttingDown {
+        ShuttingDown {
             last_activity: now,
             seen: Activity::of(local),
+            resting: false,
         }
     }
 
-    /// Looks where the shutdown stands.
-    pub(crate) fn step(&mut self, local: &Local, terms: &Terms, now: Instant) -> Step {
+    pub(crate) fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// Tells the group that this loop is about to take something in, if it rests.
+    pub(crate) fn stir(&mut self, shared: &Shared) {
+        if std::mem::take(&mut self.resting) {
+            shared.end.stirs(shared.index);
+        }
+    }
+
+    /// Looks where the shutdown stands, and closes the gate if it is over.
+    pub(crate) fn outlook(&mut self, local: &Local, now: Instant) -> Outlook {
+        let shared = &local.shared;
+        let desk = shared.inbox.open();
+        let (decided, terms) = (desk.gate().decided(), desk.gate().terms());
+        let hooks = !desk.gate().hooks.is_empty();
+        drop(desk);
+        let (None, Some(terms)) = (decided, terms) else {
+            // A loop without terms is not asked; one whose end is decided has its cause.
+            return Outlook::End(decided.unwrap_or(Cause::Failed));
+        };
         let seen = Activity::of(local);
         if seen != self.seen {
             self.seen = seen;
             self.last_activity = now;
         }
-        if terms.until == Until::Now {
-            return Step::End(Cause::Now);
+        let late = terms.deadline.is_some_and(|deadline| now >= deadline);
+        let queued = local.queued() > 0 || shared.inbox.has_mail();
+        if hooks && !queued && !late {
+            self.stir(shared);
+            run_waiting_hooks(local);
+            // They take their time, and the quiet period begins when they are done.
+            self.last_activity = shared.config.clock.now();
+            return Outlook::Wait(Some(now));
         }
-        if terms.deadline.is_some_and(|deadline| now >= deadline) {
-            return Step::End(Cause::Timeout);
-        }
-        let shared = &local.shared;
-        if local.queued() > 0 || shared.inbox.has_mail() {
-            return Step::Wait(Some(now));
-        }
-        if run_waiting_hooks(local) {
-            self.last_activity = now;
-            return Step::Wait(Some(now));
-        }
-        if shared.is_at_rest() {
-            let drained = match terms.until {
-                Until::Drained(Scope::Loop) => true,
-                Until::Drained(Scope::Group) => local.core.is_at_rest(),
-                Until::Quiet(_) | Until::Now => false,
-            };
-            if drained {
-                if terms.until == Until::Drained(Scope::Group) {
-                    // The others may have come to rest before and be waiting for this news.
-                    local.core.nudge();
-                }
-                return end(local, Cause::Drained, now);
-            }
-            if shared.is_unreachable() {
-                return end(local, Cause::Idle, now);
+        let idle = !hooks && !queued;
+        if idle && shared.is_at_rest() {
+            if let Some(cause) = self.rest(local, &terms) {
+                return Outlook::End(cause);
             }
         }
         let quiet_at = match terms.until {
-            Until::Quiet(quiet) => {
-                let quiet_at = self.last_activity.checked_add(quiet);
-                if quiet_at.is_some_and(|quiet_at| now >= quiet_at) {
-                    return end(local, Cause::Quiet, now);
-                }
-                quiet_at
-            }
+            Until::Quiet(quiet) => self.last_activity.checked_add(quiet),
             Until::Drained(_) | Until::Now => None,
         };
-        Step::Wait(earlier(quiet_at, terms.deadline))
+        if idle && quiet_at.is_some_and(|quiet_at| now >= quiet_at) {
+            if shared.close_if_empty(Cause::Quiet) {
+                return Outlook::End(Cause::Quiet);
+            }
+            return Outlook::Wait(Some(now));
+        }
+        if late {
+            return Outlook::End(time_out(shared, &terms));
+        }
+        if queued {
+            return Outlook::Wait(Some(now));
+        }
+        Outlook::Wait(earlier(quiet_at, terms.deadline))
+    }
+
+    /// A loop at rest ends, if its terms say so; if it drains with its group, that decides.
+    fn rest(&mut self, local: &Local, terms: &Terms) -> Option<Cause> {
+        let shared = &local.shared;
+        let cause = match terms.until {
+            Until::Drained(Scope::Loop) => Cause::Drained,
+            Until::Quiet(_) if shared.is_unreachable() => Cause::Idle,
+            Until::Quiet(_) | Until::Drained(Scope::Group) | Until::Now => {
+                if !std::mem::replace(&mut self.resting, true) {
+                    shared.end.rests(shared.index);
+                }
+                return shared.inbox.open().gate().decided();
+            }
+        };
+        shared.close_if_empty(cause).then_some(cause)
     }
 }
 
-/// Ends the loop, unless something has come in since it looked: then it goes on.
-fn end(local: &Local, cause: Cause, now: Instant) -> Step {
-    if local.refuse_new_if_empty() {
-        Step::End(cause)
-    } else {
-        Step::Wait(Some(now))
+/// Closes the gate at the deadline: of all loops, if they drain together.
+fn time_out(shared: &Shared, terms: &Terms) -> Cause {
+    if terms.until == Until::Drained(Scope::Group) {
+        shared.end.time_out();
+    }
+    shared.close(Cause::Timeout)
+}
+
+impl Shared {
+    /// Closes the gate, unless something has come in since the loop looked: then it goes on.
+    fn close_if_empty(&self, cause: Cause) -> bool {
+        let mut desk = self.inbox.open();
+        let empty = desk.is_empty() && desk.gate().hooks.is_empty();
+        if empty {
+            desk.edit(|life| life.close(cause));
+        }
+        empty
+    }
+
+    /// Closes the gate, and returns the cause: that of whoever closed it first.
+    fn close(&self, cause: Cause) -> Cause {
+        self.end.note_leaving();
+        let mut desk = self.inbox.open();
+        desk.edit(|life| {
+            life.close(cause);
+            life.decided().unwrap_or(cause)
+        })
     }
 }
 
 /// Runs the hooks that are waiting now; what they add waits for the next round.
-fn run_waiting_hooks(local: &Local) -> bool {
-    let hooks = &local.shared.hooks;
-    let fence = hooks.fence();
-    let mut any = false;
-    while let Some(hook) = hooks.pop(fence) {
-        any = true;
-        run_hook(local, hook);
-    }
-    any
+fn run_waiting_hooks(local: &Local) {
+    let fence = local.shared.inbox.open().gate().hooks.fence();
+    run_hooks(local, fence);
 }
 
-fn run_hook(local: &Local, hook: Hook) {
-    let Hook { call, location } = hook;
-    let result = contain(call);
-    local.shared.counters.hook_run(result.is_err());
-    if let Err(payload) = result {
-        let site = PanicSite::ShutdownHook;
-        local.shared.report_panic(site, &*payload, Some(location));
-        discard(payload);
+fn run_hooks(local: &Local, fence: HookId) {
+    let next = || local.shared.inbox.open().edit(|life| life.hooks.pop(fence));
+    while let Some(Hook { call, location }) = next() {
+        let result = contain(call);
+        local.shared.counters.hook_run(result.is_err());
+        if let Err(payload) = result {
+            let site = PanicSite::ShutdownHook;
+            local.shared.report_panic(site, &*payload, Some(location));
+            discard(payload);
+        }
     }
 }
 
-/// Takes the loop from wherever it is to the point where nothing of it is left but its report.
-pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, cause: Cause) {
+/// Takes the loop from wherever it is to the point where nothing of it is left but its report; returns the cause.
+pub(crate) fn take_down(
+    local: &Rc<Local>,
+    driver: &mut Driver,
+    mail: &mut Mail,
+    cause: Cause,
+) -> Cause {
     let shared = &local.shared;
-    shared.state.advance(State::ShuttingDown);
+    let decided = shared.close(cause);
+    // A loop that fails has failed, whatever was asked of it.
+    let cause = if cause == Cause::Failed {
+        cause
+    } else {
+        decided
+    };
     shared.announce_shutdown();
     trace::shutdown(shared, "hooks");
-    // The list closes first: a hook that adds itself again for ever is refused here.
-    shared.hooks.close();
-    while let Some(hook) = shared.hooks.pop(HookId::END) {
-        run_hook(local, hook);
-    }
+    run_hooks(local, HookId::END);
     trace::shutdown(shared, "channels");
     // Channels close while tasks can still run: whoever waits for one hears of it, once.
     local.close_channels();
-    local.run_io();
-    shared.state.advance(State::Shutdown);
-    local.refuse_new();
+    local.run_io_once();
     local.collect(mail);
     if !matches!(cause, Cause::Timeout | Cause::Now | Cause::Failed) {
         // What was accepted, or woken, between the last look and the gate gets its run. It is taken
@@ -369,16 +440,17 @@ pub(crate) fn finish(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail, ca
     trace::shutdown(shared, "tasks");
     cancel_all(local, driver, mail);
     local.publish();
-    let values = local.arena.borrow_mut().close();
+    let values = local.arena.borrow_mut().take_all();
     for value in values {
         if let Err(payload) = contain_drop(value) {
             shared.report_panic(PanicSite::LoopBound, &*payload, None);
             discard(payload);
         }
     }
+    cause
 }
 
-/// Drops every task of the loop, here, and closes the inbox behind the last one.
+/// Drops every task of the loop, here, and seals the inbox behind the last one.
 fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     let shared = &local.shared;
     // Closes the tasks and drops their futures; the harness contains what their destructors do.
@@ -399,7 +471,11 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
                 }
                 shared.inbox.awake();
             }
-        } else if shared.inbox.close_if_empty() {
+            continue;
+        }
+        let mut desk = shared.inbox.open();
+        if desk.is_empty() {
+            desk.edit(|life| life.seal());
             return;
         }
     }

@@ -7,16 +7,18 @@
 use std::future::Future;
 use std::panic::Location;
 
-use crate::current;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
 use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::shared::Shared;
 use crate::panic::{PanicSite, contain, discard};
+use crate::sync::Arc;
 use crate::task;
 use crate::task::join::JoinHandle;
 use crate::task::once::Once;
+use crate::task::planted::Planted;
 use crate::task::resident::Resident;
 
 impl EventLoop {
@@ -265,8 +267,8 @@ impl EventLoop {
 
     /// Makes a future on this loop and runs it there, detached, in the name of another place.
     ///
-    /// As a plain local task, which is smaller than the stand-in of `spawn_with`: a closure brings it along, at
-    /// home at once. Where there is a bound, though, the future is to take one place below it, and not two.
+    /// As a plain local task, which is smaller than the stand-in of `spawn_with`, and one task in the books: what
+    /// travels is a message that makes it.
     pub(crate) fn start_at<I, F>(
         &self,
         init: I,
@@ -276,17 +278,30 @@ impl EventLoop {
         I: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
-        let urgency = Urgency::Now;
-        let started = if self.shared.bound.is_some() {
-            self.try_submit(init, Resident::new, Lane::Main, urgency, location)
-        } else if context::is_home(&self.shared) {
-            let start = |init: I| current::spawn_detached(init(), location);
-            return self.run_here(init, start, location);
-        } else {
-            let wrap = |init: I| Once::new(move || current::spawn_detached(init(), location));
-            self.try_submit(init, wrap, Lane::Main, urgency, location)
-        };
-        started.map(drop)
+        let shared = &self.shared;
+        let mut init = Some(init);
+        let mut take = || init.take().expect("the closure is taken once");
+        let started = shared.admit().and_then(|()| {
+            let at_home = context::with_home(shared, |local| {
+                let open = local.shared.is_open();
+                open.then(|| local.push_main(planted(shared, take(), location)))
+            });
+            match at_home {
+                Some(Some(())) => Ok(()),
+                Some(None) => {
+                    shared.cancel_admission();
+                    Err(RejectReason::ShutDown)
+                }
+                None => shared.plant_with(|| {
+                    let init = take();
+                    Box::new(move |local| local.plant(planted(&local.shared, init, location)))
+                }),
+            }
+        });
+        started.map_err(|reason| {
+            shared.note_refusal(reason, location);
+            Rejected::new(take(), reason)
+        })
     }
 
     /// Does something with a value at once, on this loop, whose thread this is; hands it back if the loop takes
@@ -297,7 +312,7 @@ impl EventLoop {
         call: impl FnOnce(V),
         location: &'static Location<'static>,
     ) -> Result<(), Rejected<V>> {
-        let open = context::with_home(&self.shared, |local| local.is_open());
+        let open = context::with_home(&self.shared, |local| local.shared.is_open());
         let counters = &self.shared.counters;
         if open != Some(true) {
             let reason = RejectReason::ShutDown;
@@ -393,8 +408,24 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.offer(value, wrap, lane, urgency, location)
+            .inspect_err(|rejected| self.shared.note_refusal(rejected.reason(), location))
+    }
+
+    /// As [`EventLoop::try_submit`], but a refusal is not in the books: somebody else may take it.
+    pub(crate) fn offer<V, F>(
+        &self,
+        value: V,
+        wrap: impl FnOnce(V) -> F,
+        lane: Lane,
+        urgency: Urgency,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, Rejected<V>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         if let Err(reason) = self.shared.admit() {
-            self.shared.note_refusal(reason, location);
             return Err(Rejected::new(value, reason));
         }
         let mut value = Some(value);
@@ -408,7 +439,6 @@ impl EventLoop {
         match self.shared.push_with(lane, urgency, make) {
             Ok(()) => Ok(handle.expect("an accepted task was made")),
             Err(reason) => {
-                self.shared.note_refusal(reason, location);
                 let value = value.expect("a refused value was not wrapped");
                 Err(Rejected::new(value, reason))
             }
@@ -423,4 +453,19 @@ impl EventLoop {
         self.shared.note_refusal(reason, location);
         JoinHandle::refused(reason)
     }
+}
+
+/// Makes a task that makes its own future, on its home's thread.
+fn planted<I, F>(
+    home: &Arc<Shared>,
+    init: I,
+    location: &'static Location<'static>,
+) -> task::Runnable
+where
+    I: FnOnce() -> F + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    let (runnable, task) = task::new_local(home, Planted::new(init), location);
+    drop(JoinHandle::of_task(task));
+    runnable
 }

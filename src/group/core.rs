@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::chooser::{Chooser, GroupView, RoundRobin};
 use crate::error::RejectReason;
 use crate::event_loop::EventLoop;
-use crate::event_loop::shutdown::{self, Request};
 use crate::event_loop::state::State;
+use crate::event_loop::terms::{self, Request};
+use crate::group::end::GroupEnd;
 use crate::panic::{PanicSite, Payload, TaskPanic, contain, contain_drop, discard, report};
-use crate::sync::{Arc, Ordering, fence};
+use crate::sync::Arc;
 use crate::task::join::JoinHandle;
-use crate::termination::Termination;
 
 /// What the loops of a group share.
 pub(crate) struct GroupCore {
@@ -23,7 +23,10 @@ pub(crate) struct GroupCore {
     /// The default, and what a panicking chooser falls back to.
     pub(crate) fallback: RoundRobin,
     pub(crate) keys: Keys,
-    pub(crate) termination: Arc<Termination>,
+    /// What ends them.
+    pub(crate) end: Arc<GroupEnd>,
+    /// Goes round the loops that are left, when some are not.
+    pub(crate) detour: RoundRobin,
 }
 
 /// Where a key belongs.
@@ -66,8 +69,15 @@ impl Drop for Token {
     fn drop(&mut self) {
         self.core.request(Request::Graceful {
             quiet: Duration::ZERO,
-            timeout: shutdown::TIMEOUT,
+            timeout: terms::TIMEOUT,
         });
+    }
+}
+
+impl Drop for GroupCore {
+    fn drop(&mut self) {
+        // A waker may keep a loop, and by that the end of its group; it need not keep the stacks of their threads.
+        self.end.termination.abandon();
     }
 }
 
@@ -75,15 +85,46 @@ impl GroupCore {
     /// The loop for the next submission.
     pub(crate) fn next(&self) -> &EventLoop {
         let len = self.loops.len();
+        if self.end.some_leave() {
+            return self.next_of_some();
+        }
         let index = match &self.chooser {
             None => self.fallback.pick(len),
             Some(chooser) => self.ask(&**chooser) % len,
         };
-        let chosen = &self.loops[index];
-        if chosen.state() < State::ShuttingDown {
-            return chosen;
+        &self.loops[index]
+    }
+
+    /// The loop for the next submission when some are going away: of those that are not, else of those that
+    /// accept, else any.
+    #[cold]
+    fn next_of_some(&self) -> &EventLoop {
+        let below = |limit: State| self.loops.iter().filter(move |one| one.state() < limit);
+        let limits = [State::ShuttingDown, State::Shutdown];
+        let limit = limits
+            .into_iter()
+            .find(|&limit| below(limit).next().is_some());
+        let chosen = match (&self.chooser, limit) {
+            (Some(chooser), _) => Some(self.ask(&**chooser) % self.loops.len()),
+            (None, None) => Some(self.fallback.pick(self.loops.len())),
+            (None, Some(_)) => None,
+        };
+        let Some(limit) = limit else {
+            return &self.loops[chosen.unwrap_or_default()];
+        };
+        if let Some(chosen) = chosen.filter(|&chosen| self.loops[chosen].state() < limit) {
+            return &self.loops[chosen];
         }
-        self.around(index)
+        // In turn, and exactly so for as long as the same loops are left.
+        let turn = match chosen {
+            None => &self.fallback,
+            Some(_) => &self.detour,
+        };
+        let left = below(limit).count().max(1);
+        let index = turn.pick(left);
+        // A loop may have left since they were counted: then it has a successor.
+        let left = below(limit).nth(index).or_else(|| below(limit).next());
+        left.unwrap_or(&self.loops[0])
     }
 
     fn ask(&self, chooser: &dyn Chooser) -> usize {
@@ -100,7 +141,7 @@ impl GroupCore {
         future: F,
         location: &'static Location<'static>,
     ) -> JoinHandle<F::Output> {
-        self.termination.count_stray();
+        self.end.termination.count_stray();
         if let Err(payload) = contain_drop(future) {
             self.report_panic(PanicSite::Destructor, payload, Some(location));
         }
@@ -125,45 +166,8 @@ impl GroupCore {
         discard(payload);
     }
 
-    /// Looks past a loop that is going away alone: for one that is not, else for one that accepts.
-    #[cold]
-    fn around(&self, index: usize) -> &EventLoop {
-        let (before, from) = self.loops.split_at(index);
-        let find = |limit: State| from.iter().chain(before).find(|one| one.state() < limit);
-        find(State::ShuttingDown)
-            .or_else(|| find(State::Shutdown))
-            .unwrap_or(&self.loops[index])
-    }
-
-    /// Whether nothing is queued or live on any loop.
-    ///
-    /// Of two loops that come to rest at the same time, at least one sees both.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let accepted = || {
-            self.loops
-                .iter()
-                .map(|one| one.shared().accepted())
-                .sum::<u64>()
-        };
-        // Each comes here after writing its own figures, and reads the others' behind the fence.
-        fence(Ordering::SeqCst);
-        let before = accepted();
-        // A task that submits elsewhere is live until after that: if nothing was accepted while we
-        // looked at all loops one by one, no work slipped from one that we had not yet seen to one
-        // that we had.
-        self.loops.iter().all(|one| one.shared().is_at_rest()) && accepted() == before
-    }
-
-    /// Has every loop take a turn.
-    pub(crate) fn nudge(&self) {
-        for one in &self.loops {
-            one.shared().nudge();
-        }
-    }
-
     pub(crate) fn request(&self, request: Request) {
-        for one in &self.loops {
-            one.shared().request(request);
-        }
+        let now = self.loops[0].shared().config.clock.now();
+        self.end.request(request, now);
     }
 }

@@ -6,6 +6,8 @@
 //! - A loop knows its group weakly, so there is no cycle.
 
 pub(crate) mod core;
+pub(crate) mod end;
+mod spawn;
 
 use std::fmt;
 use std::future::Future;
@@ -19,8 +21,8 @@ use crate::builder::Builder;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
-use crate::event_loop::shutdown::{self, Request, Scope};
 use crate::event_loop::state::State;
+use crate::event_loop::terms::{self, Request, Scope};
 use crate::group::core::{GroupCore, Token};
 use crate::metrics::GroupMetrics;
 use crate::sync::Arc;
@@ -187,7 +189,7 @@ impl EventLoopGroup {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.next().spawn(future)
+        self.core.spawn(future)
     }
 
     /// Spawns a future on the loop with this index.
@@ -236,7 +238,7 @@ impl EventLoopGroup {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.next().spawn_with(init)
+        self.core.spawn_with(init)
     }
 
     /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
@@ -297,7 +299,7 @@ impl EventLoopGroup {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.next().try_spawn(future)
+        self.core.try_spawn(future)
     }
 
     /// Polls `future` on this thread until it is done; inside, [`loopgroup::spawn`](crate::spawn)
@@ -340,8 +342,8 @@ impl EventLoopGroup {
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(Request::Graceful {
-            quiet: shutdown::QUIET,
-            timeout: shutdown::TIMEOUT,
+            quiet: terms::QUIET,
+            timeout: terms::TIMEOUT,
         })
     }
 
@@ -373,7 +375,7 @@ impl EventLoopGroup {
         quiet: Duration,
         timeout: Duration,
     ) -> io::Result<TerminationFuture> {
-        Ok(self.request(shutdown::graceful(quiet, timeout)?))
+        Ok(self.request(terms::graceful(quiet, timeout)?))
     }
 
     /// Ends the group when no task is live or queued any more on any of its loops, or at `timeout`.
@@ -411,7 +413,7 @@ impl EventLoopGroup {
 
     /// Observes the end of the group without asking for it.
     pub fn termination(&self) -> TerminationFuture {
-        self.core.termination.future()
+        self.core.end.termination.future()
     }
 
     /// Says whether a shutdown of every loop was requested.
@@ -435,7 +437,7 @@ impl EventLoopGroup {
 
     fn request(&self, request: Request) -> TerminationFuture {
         self.core.request(request);
-        self.core.termination.future()
+        self.core.end.termination.future()
     }
 }
 

@@ -121,6 +121,18 @@ impl Driver {
         }
     }
 
+    /// Whether somebody has rung a loop that only parks.
+    pub(crate) fn was_rung(&self) -> bool {
+        matches!(self, Driver::Park(parker) if parker.has_permit())
+    }
+
+    /// Takes the ring, as a wait would.
+    pub(crate) fn forget_ring(&self) {
+        if let Driver::Park(parker) = self {
+            parker.park(Some(Duration::ZERO));
+        }
+    }
+
     /// Takes what is ready now, without waiting.
     pub(crate) fn look(&mut self, port: &Port, ready: &mut Vec<Waker>) -> io::Result<()> {
         match self {

@@ -63,10 +63,6 @@ impl Watched {
 
     /// Registers a descriptor, unless it is; perhaps another thread was first, with another loop.
     pub(crate) fn register(self: &Arc<Watched>, home: &Arc<Shared>, fd: RawFd) -> io::Result<()> {
-        let _registering = self.registering.lock();
-        if self.place.get().is_some() {
-            return Ok(());
-        }
         let Some(table) = &home.port.table else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -74,7 +70,12 @@ impl Watched {
                  loopgroup::testing): use the socket on a loop of a group with I/O",
             ));
         };
+        // A factory is user code: it is called before the lock is taken.
         home.ensure_started().map_err(not_started)?;
+        let _registering = self.registering.lock();
+        if self.place.get().is_some() {
+            return Ok(());
+        }
         let token = table
             .register(fd, self)
             .ok_or_else(shut)?

@@ -33,6 +33,13 @@ impl Live {
         self.wakers.try_remove(key.0 as usize)
     }
 
+    /// Gives the room of a past crowd back, beyond so many entries.
+    pub(crate) fn give_room_back(&mut self, room: usize) {
+        if self.wakers.capacity() > room && self.wakers.is_empty() {
+            self.wakers = Slab::new();
+        }
+    }
+
     /// Takes all wakers out, to be woken with no borrow held.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
         let wakers = std::mem::take(&mut self.wakers);

@@ -20,6 +20,7 @@ pub(crate) mod harness;
 pub(crate) mod join;
 pub(crate) mod live;
 pub(crate) mod once;
+pub(crate) mod planted;
 pub(crate) mod resident;
 
 use std::future::Future;

@@ -2,6 +2,8 @@
 //!
 //! - The test thread is the loop's thread during a call, and an ordinary thread between calls.
 //! - The loop is alive until its shutdown has run its course; from then on there is nothing to run.
+//! - A loop with nothing to run goes to sleep as in production: it has a reason for another turn when its bell was
+//!   rung, or at its deadline. A notification that is lost leaves it asleep, and is seen.
 
 use std::time::Instant;
 
@@ -18,6 +20,8 @@ pub(super) struct Seat {
     runner: Option<Runner>,
     /// Also when the loop has ended.
     shared: Arc<Shared>,
+    /// Until when it sleeps, if it does.
+    sleeps: Option<Option<Instant>>,
 }
 
 /// What a driven turn left behind.
@@ -39,6 +43,7 @@ impl Seat {
             .expect("the group was made for this and nobody else has it");
         Seat {
             shared: Arc::clone(&shared),
+            sleeps: None,
             runner: Some(Runner::new(Parts {
                 shared,
                 core: Arc::clone(group.core()),
@@ -53,22 +58,27 @@ impl Seat {
         let Some(runner) = &mut self.runner else {
             return Turn::Ended;
         };
+        if self.sleeps.take().is_some() {
+            runner.end_sleep();
+        }
         let entered = enter(runner);
         runner.set_slice_tasks(tasks);
         match runner.work() {
             Next::End(cause) => {
                 if let Some(runner) = self.runner.take() {
-                    runner.finish(cause, None, None, entered);
+                    runner.end(cause, None, None, entered);
                 }
                 Turn::Ended
             }
             Next::Rest(until) => {
                 let local = runner.local();
                 let due = until.is_some_and(|until| until.deadline <= until.now);
-                if local.queued() > 0 || local.shared.inbox.has_mail() || due {
+                let until = until.map(|until| until.deadline);
+                if local.queued() > 0 || due || !local.shared.inbox.try_sleep(until) {
                     Turn::Busy
                 } else {
-                    Turn::Stalled(until.map(|until| until.deadline))
+                    self.sleeps = Some(until);
+                    Turn::Stalled(until)
                 }
             }
         }
@@ -78,7 +88,7 @@ impl Seat {
     pub(super) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
         let local = self.runner.as_ref()?.local();
         let timer = local.timers.next_deadline_after(now);
-        let terms = local.shared.control.lock().terms();
+        let terms = local.shared.inbox.open().gate().terms();
         let shutdown = terms.and_then(|terms| terms.deadline);
         earlier(timer, shutdown.filter(|&shutdown| shutdown > now))
     }
@@ -97,10 +107,25 @@ impl Seat {
         self.shared.gauges.polls.get()
     }
 
-    /// Whether something has come in since its last turn.
-    pub(super) fn has_mail(&self) -> bool {
-        let runner = self.runner.as_ref();
-        runner.is_some_and(|runner| runner.local().shared.inbox.has_mail())
+    /// Whether there is a reason for a turn: it has work, or was rung, or its deadline has come.
+    pub(super) fn is_awake(&self, now: Instant) -> bool {
+        let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        match &self.runner {
+            None => false,
+            Some(runner) => self
+                .sleeps
+                .is_none_or(|until| runner.was_rung() || due(until)),
+        }
+    }
+
+    /// Whether it sleeps over something that was not worth a ring.
+    pub(super) fn has_lazy_mail(&self) -> bool {
+        self.is_alive() && self.shared.inbox.has_lazy_mail()
+    }
+
+    /// Until when it sleeps, if it does and there is an end to it.
+    pub(super) fn sleeps_until(&self) -> Option<Instant> {
+        self.sleeps.flatten()
     }
 
     pub(super) fn is_alive(&self) -> bool {

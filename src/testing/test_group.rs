@@ -11,7 +11,7 @@ use crate::group::EventLoopGroup;
 use crate::random::Random;
 use crate::report::TerminationReport;
 use crate::sync::Arc;
-use crate::testing::seat::{Patience, Seat, Turn};
+use crate::testing::seat::{Patience, Seat};
 use crate::testing::test_loop::{SLICE, later};
 
 /// A group whose loops take turns on the test's thread, in an order that a seed decides.
@@ -243,69 +243,50 @@ impl TestGroup {
         self.group.termination().wait_timeout(Duration::ZERO)
     }
 
-    /// Runs turns until every loop has said, after the last one that ran anything, that it has
-    /// nothing to run; returns the next deadline of all.
+    /// Runs turns until every loop sleeps; returns the next deadline of all.
     #[track_caller]
     fn settle(&mut self) -> Option<Instant> {
-        let mut stalled: Vec<Option<Turn>> = vec![None; self.seats.len()];
         let mut patience = Patience::with(self.pending(), 1);
         loop {
-            // A message to a loop, sent by what is not a task, shows in its inbox only.
-            for (seat, turn) in self.seats.iter().zip(&mut stalled) {
-                if seat.has_mail() {
-                    *turn = None;
-                }
+            let now = self.now();
+            let with = |reason: &dyn Fn(&Seat) -> bool| -> Vec<usize> {
+                let indexes = 0..self.seats.len();
+                indexes
+                    .filter(|&index| reason(&self.seats[index]))
+                    .collect()
+            };
+            let mut awake = with(&|seat| seat.is_awake(now));
+            if awake.is_empty() {
+                // What was submitted lazily runs as well, after everything else.
+                awake = with(&Seat::has_lazy_mail);
             }
-            let waiting: Vec<usize> = (0..self.seats.len())
-                .filter(|&index| stalled[index].is_none())
-                .collect();
-            if waiting.is_empty() {
-                let deadlines = stalled.into_iter().map(|turn| match turn {
-                    Some(Turn::Stalled(next)) => next,
-                    _ => None,
-                });
-                return deadlines.flatten().min();
+            if awake.is_empty() {
+                return self.seats.iter().filter_map(Seat::sleeps_until).min();
             }
-            let index = waiting[self.random.below(waiting.len())];
+            let index = awake[self.random.below(awake.len())];
             let polls = self.seats[index].polls();
-            let turn = self.turn(index);
+            self.turn(index);
             let ran = self.seats[index].polls().saturating_sub(polls);
             if !patience.lasts(ran) {
                 // Restless: time has to pass all the same.
-                let now = self.now();
                 let deadlines = self.seats.iter();
                 return deadlines
                     .filter_map(|seat| seat.next_deadline_after(now))
                     .min();
             }
-            if turn == Turn::Busy || ran > 0 {
-                // It may have given work to any of the others.
-                stalled.fill(None);
-            } else {
-                stalled[index] = Some(turn);
-            }
-            if turn == Turn::Ended {
-                stalled.fill(None);
-                for (seat, turn) in self.seats.iter().zip(&mut stalled) {
-                    if !seat.is_alive() {
-                        *turn = Some(Turn::Ended);
-                    }
-                }
-            }
         }
     }
 
     #[track_caller]
-    fn turn(&mut self, index: usize) -> Turn {
+    fn turn(&mut self, index: usize) {
         let tasks = 1 + self.random.below(4);
-        let turn = self.seats[index].turn(tasks as u32);
+        self.seats[index].turn(tasks as u32);
         let polls = self.seats[index].polls();
         let passed = self.clock.passed().as_nanos() as u64;
         for word in [index as u64, polls, passed] {
             // FNV-1a, a word at a time.
             self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01B3);
         }
-        turn
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) struct Timers {
     queue: RefCell<Queue<Entry>>,
     /// The last clock reading of this thread: a deadline before it is due already.
     now: Cell<u64>,
+    /// The deadline that the loop knows to be the next one.
+    known: Cell<u64>,
+    /// An earlier one has come since.
+    news: Cell<bool>,
 }
 
 /// What a timer does when it fires.
@@ -66,6 +70,8 @@ impl Timers {
             zero,
             queue: RefCell::new(Queue::new()),
             now: Cell::new(0),
+            known: Cell::new(NEVER),
+            news: Cell::new(false),
         }
     }
 
@@ -83,10 +89,12 @@ impl Timers {
         kind: Kind,
     ) -> Result<Key, Waker> {
         let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
-        if deadline < self.now.get() {
+        // A scheduled closure always goes through the queue: one that is late has its turn like everybody else.
+        if deadline < self.now.get() && kind == Kind::Sleep {
             return Err(waker);
         }
         let entry = Entry { waker, kind };
+        self.note(deadline);
         Ok(self.queue.borrow_mut().insert(deadline, entry))
     }
 
@@ -110,7 +118,35 @@ impl Timers {
     /// Moves a timer; `false` if it has fired.
     pub(crate) fn reset(&self, key: Key, deadline: Instant) -> bool {
         let deadline = self.number(deadline);
+        self.note(deadline);
         self.queue.borrow_mut().reset(key, deadline)
+    }
+
+    /// Notes a deadline that may be the next one.
+    fn note(&self, deadline: u64) {
+        if deadline < self.known.get() {
+            self.known.set(deadline);
+            self.news.set(true);
+        }
+    }
+
+    /// Whether there is an earlier deadline than the one that was last watched for.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.get()
+    }
+
+    /// The next deadline; from here on an earlier one is news.
+    pub(crate) fn watch(&self) -> Option<Instant> {
+        self.news.set(false);
+        if self.is_empty() {
+            self.known.set(NEVER);
+            return None;
+        }
+        let next = self.queue.borrow_mut().next_deadline();
+        let next = next.unwrap_or(NEVER);
+        self.known.set(next);
+        self.instant(next)
     }
 
     /// Removes a timer; returns its waker, to be dropped with no borrow held.

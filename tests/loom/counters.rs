@@ -1,6 +1,7 @@
 //! The book-keeping that threads share.
 
 use super::explore;
+use super::inbox::Door;
 use crate::event_loop::counters::{Bound, Counters, End};
 use crate::event_loop::inbox::{Inbox, Lane, Urgency};
 use crate::event_loop::state::{State, StateCell};
@@ -33,7 +34,7 @@ fn who_sees_a_task_ended_sees_what_it_had_submitted() {
     explore(|| {
         // A task of one loop submits to another one and ends; a third thread looks at both.
         let counters = Arc::new(Counters::default());
-        let inbox: Arc<Inbox<u32, char>> = Arc::new(Inbox::new());
+        let inbox: Arc<Inbox<u32, char, Door>> = Arc::new(Inbox::new(Door::Open));
         counters.accept_at_home();
         counters.begin();
         let (looks, other) = (Arc::clone(&counters), Arc::clone(&inbox));

@@ -3,21 +3,47 @@
 use std::time::{Duration, Instant};
 
 use super::{explore, explore_core};
-use crate::event_loop::inbox::{Batch, Inbox, Lane, Ring, Sender, Urgency};
+use crate::event_loop::inbox::{Batch, Gate, Inbox, Lane, Ring, Sender, Urgency};
 use crate::park::Parker;
 use crate::sync::{Arc, AtomicBool, Ordering, thread};
+
+/// A gate with nothing behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Door {
+    Open,
+    Draining,
+    Closed,
+}
+
+impl Gate for Door {
+    fn takes_new(&self) -> bool {
+        *self == Door::Open
+    }
+
+    fn takes_wakes(&self) -> bool {
+        *self != Door::Closed
+    }
+
+    fn hurries(&self) -> bool {
+        false
+    }
+
+    fn shown(&self) -> u8 {
+        *self as u8
+    }
+}
 
 /// An inbox and its bell, as a loop and its producers use them.
 #[derive(Clone)]
 struct Post {
-    inbox: Arc<Inbox<u32, char>>,
+    inbox: Arc<Inbox<u32, char, Door>>,
     bell: Arc<Parker>,
 }
 
 impl Post {
     fn new() -> Post {
         Post {
-            inbox: Arc::new(Inbox::new()),
+            inbox: Arc::new(Inbox::new(Door::Open)),
             bell: Arc::new(Parker::new()),
         }
     }
@@ -36,6 +62,16 @@ impl Post {
     fn wake(&self, item: u32) -> bool {
         let pushed = self.inbox.push_wake(item, Sender::Outside);
         pushed.map(|ring| self.answer(ring)).is_ok()
+    }
+
+    /// Moves the gate, if nothing is inside.
+    fn set_if_empty(&self, door: Door) -> bool {
+        let mut desk = self.inbox.open();
+        let empty = desk.is_empty();
+        if empty {
+            desk.edit(|gate| *gate = door);
+        }
+        empty
     }
 
     fn collect(&self) -> Vec<u32> {
@@ -133,10 +169,10 @@ fn the_gate_closes_only_behind_the_last_item_that_passed_it() {
         };
         let (one, other) = (submit(1), submit(2));
         let mut received = 0;
-        while !post.inbox.refuse_new_if_empty() {
+        while !post.set_if_empty(Door::Draining) {
             received += post.collect().len();
         }
-        while !post.inbox.close_if_empty() {
+        while !post.set_if_empty(Door::Closed) {
             received += post.collect().len();
         }
         assert_eq!(accepted(one) + accepted(other), received);
@@ -154,10 +190,10 @@ fn a_wake_passes_a_gate_that_drains_and_is_handed_back_by_a_closed_one() {
             thread::spawn(move || usize::from(post.wake(item)))
         };
         let (one, other) = (wake(1), wake(2));
-        post.inbox.refuse_new();
+        post.inbox.open().edit(|gate| *gate = Door::Draining);
         assert!(!post.submit(3, Urgency::Now));
         let mut received = 0;
-        while !post.inbox.close_if_empty() {
+        while !post.set_if_empty(Door::Closed) {
             received += post.collect().len();
         }
         let let_in = one.join().unwrap() + other.join().unwrap();
@@ -261,5 +297,24 @@ fn a_ring_that_failed_is_made_good_by_the_next_producer() {
         });
         assert_eq!(post.receive(2), [1, 2]);
         failing.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_is_refused_finds_the_gate_where_it_was_refused() {
+    explore(|| {
+        let post = Post::new();
+        let submitter = producer(&post, |post| {
+            if !post.submit(1, Urgency::Now) {
+                assert_eq!(post.inbox.shown(), Door::Draining as u8);
+            }
+        });
+        let reader = producer(&post, |post| {
+            let first = post.inbox.shown();
+            assert!(post.inbox.shown() >= first, "it goes no way back");
+        });
+        post.inbox.open().edit(|gate| *gate = Door::Draining);
+        submitter.join().unwrap();
+        reader.join().unwrap();
     });
 }

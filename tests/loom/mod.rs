@@ -14,6 +14,7 @@
 mod block_on;
 mod counters;
 mod group;
+mod group_end;
 mod inbox;
 mod park;
 mod pool;

@@ -2,7 +2,51 @@
 
 use super::*;
 
-fn drain(inbox: &Inbox<u32, char>) -> Batch<u32, char> {
+/// A gate with nothing behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Door {
+    Open,
+    Hurried,
+    Draining,
+    Closed,
+}
+
+impl Gate for Door {
+    fn takes_new(&self) -> bool {
+        *self < Door::Draining
+    }
+
+    fn takes_wakes(&self) -> bool {
+        *self != Door::Closed
+    }
+
+    fn hurries(&self) -> bool {
+        *self == Door::Hurried
+    }
+
+    fn shown(&self) -> u8 {
+        *self as u8
+    }
+}
+
+fn inbox() -> Inbox<u32, char, Door> {
+    Inbox::new(Door::Open)
+}
+
+fn set(inbox: &Inbox<u32, char, Door>, door: Door) {
+    inbox.open().edit(|gate| *gate = door);
+}
+
+fn set_if_empty(inbox: &Inbox<u32, char, Door>, door: Door) -> bool {
+    let mut desk = inbox.open();
+    let empty = desk.is_empty();
+    if empty {
+        desk.edit(|gate| *gate = door);
+    }
+    empty
+}
+
+fn drain(inbox: &Inbox<u32, char, Door>) -> Batch<u32, char> {
     let mut batch = Batch::new();
     inbox.drain(&mut batch);
     batch
@@ -10,7 +54,7 @@ fn drain(inbox: &Inbox<u32, char>) -> Batch<u32, char> {
 
 #[test]
 fn one_ring_per_sleep_whatever_the_number_of_producers() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert!(inbox.try_sleep(None));
     assert_eq!(
         inbox.push_new_with(Lane::Main, Urgency::Now, || 1),
@@ -31,7 +75,7 @@ fn one_ring_per_sleep_whatever_the_number_of_producers() {
 
 #[test]
 fn a_nudge_is_one_turn_however_often_it_is_given() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert!(inbox.try_sleep(None));
     assert_eq!(inbox.nudge(), Ring::Needed);
     assert_eq!(inbox.nudge(), Ring::NotNeeded);
@@ -42,19 +86,19 @@ fn a_nudge_is_one_turn_however_often_it_is_given() {
 
 #[test]
 fn it_closes_to_new_items_only_when_none_is_inside() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     let push = |item| inbox.push_new_with(Lane::Main, Urgency::Now, || item);
     assert!(push(1).is_some());
-    assert!(!inbox.refuse_new_if_empty());
+    assert!(!set_if_empty(&inbox, Door::Draining));
     assert!(push(2).is_some(), "still open");
     assert_eq!(drain(&inbox).main, [1, 2]);
-    assert!(inbox.refuse_new_if_empty());
+    assert!(set_if_empty(&inbox, Door::Draining));
     assert_eq!(push(3), None);
 }
 
 #[test]
 fn it_refuses_to_sleep_on_mail() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert_eq!(
         inbox.push_new_with(Lane::Tail, Urgency::Now, || 1),
         Some(Ring::NotNeeded)
@@ -66,7 +110,7 @@ fn it_refuses_to_sleep_on_mail() {
 
 #[test]
 fn a_lazy_item_does_not_ring_and_goes_out_before_the_one_that_does() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert!(inbox.try_sleep(None));
     assert_eq!(
         inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1),
@@ -81,7 +125,7 @@ fn a_lazy_item_does_not_ring_and_goes_out_before_the_one_that_does() {
 
 #[test]
 fn an_item_for_later_rings_only_a_sleeper_that_would_be_late() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     let at = |seconds| Instant::now() + std::time::Duration::from_secs(seconds);
     let push = |urgency| inbox.push_new_with(Lane::Main, urgency, || 1);
     let wakes_at = at(100);
@@ -100,7 +144,7 @@ fn an_item_for_later_rings_only_a_sleeper_that_would_be_late() {
 
 #[test]
 fn a_loop_that_sleeps_over_lazy_items_is_hurried_once() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert_eq!(inbox.hurry(), Ring::NotNeeded, "it is awake");
     assert!(inbox.try_sleep(None));
     let lazy = inbox.push_new_with(Lane::Main, Urgency::Lazy, || 1);
@@ -111,13 +155,13 @@ fn a_loop_that_sleeps_over_lazy_items_is_hurried_once() {
 
 #[test]
 fn the_gate_refuses_new_items_first_and_wakes_last() {
-    let inbox: Inbox<u32, char> = Inbox::new();
-    inbox.refuse_new();
+    let inbox = inbox();
+    set(&inbox, Door::Draining);
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
     assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::NotNeeded));
-    assert!(!inbox.close_if_empty(), "a wake is inside");
+    assert!(!set_if_empty(&inbox, Door::Closed), "a wake is inside");
     assert_eq!(drain(&inbox).main, [2]);
-    assert!(inbox.close_if_empty());
+    assert!(set_if_empty(&inbox, Door::Closed));
     assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
     assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
     assert_eq!(inbox.accepted(), 0);
@@ -125,15 +169,15 @@ fn the_gate_refuses_new_items_first_and_wakes_last() {
 
 #[test]
 fn a_refused_item_is_not_even_made() {
-    let inbox: Inbox<u32, char> = Inbox::new();
-    inbox.refuse_new();
+    let inbox = inbox();
+    set(&inbox, Door::Draining);
     let make = || panic!("made although refused");
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, make), None);
 }
 
 #[test]
 fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert!(inbox.try_sleep(None));
     assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::Needed));
     inbox.ring_failed();
@@ -142,7 +186,7 @@ fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
 
 #[test]
 fn it_counts_what_it_lets_in_and_not_what_comes_back() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     for (lane, urgency) in [
         (Lane::Main, Urgency::Now),
         (Lane::Tail, Urgency::Now),
@@ -152,14 +196,14 @@ fn it_counts_what_it_lets_in_and_not_what_comes_back() {
     }
     assert!(inbox.push_wake(1, Sender::Outside).is_ok());
     assert_eq!(inbox.accepted(), 3);
-    inbox.refuse_new();
+    set(&inbox, Door::Draining);
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
     assert_eq!(inbox.accepted(), 3);
 }
 
 #[test]
 fn mail_shows_until_it_is_taken_out() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert!(!inbox.has_mail());
     assert!(!inbox.drain(&mut Batch::new()));
     assert_eq!(inbox.post('x', Urgency::Lazy), Ring::NotNeeded);
@@ -175,7 +219,7 @@ fn mail_shows_until_it_is_taken_out() {
 
 #[test]
 fn a_loop_that_is_awake_is_not_rung() {
-    let inbox: Inbox<u32, char> = Inbox::new();
+    let inbox = inbox();
     assert!(inbox.try_sleep(None));
     inbox.awake();
     assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::NotNeeded));
@@ -185,14 +229,71 @@ fn a_loop_that_is_awake_is_not_rung() {
 #[test]
 fn an_item_of_either_lane_keeps_the_gate_from_moving() {
     for lane in [Lane::Main, Lane::Tail] {
-        let inbox: Inbox<u32, char> = Inbox::new();
+        let inbox = inbox();
         assert!(inbox.push_new_with(lane, Urgency::Now, || 1).is_some());
-        assert!(!inbox.refuse_new_if_empty());
-        assert!(!inbox.close_if_empty());
+        assert!(!set_if_empty(&inbox, Door::Draining));
+        assert!(!set_if_empty(&inbox, Door::Closed));
         assert!(inbox.push_new_with(lane, Urgency::Now, || 2).is_some());
         drain(&inbox);
-        assert!(inbox.refuse_new_if_empty() && inbox.close_if_empty());
-        assert!(inbox.refuse_new_if_empty(), "closed it stays");
+        assert!(set_if_empty(&inbox, Door::Draining) && set_if_empty(&inbox, Door::Closed));
         assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
     }
+}
+
+#[test]
+fn nothing_is_lazy_behind_a_gate_that_hurries() {
+    let inbox = inbox();
+    set(&inbox, Door::Hurried);
+    let later = Instant::now() + Duration::from_secs(100);
+    for urgency in [Urgency::Lazy, Urgency::By(later)] {
+        assert!(inbox.try_sleep(Some(later)));
+        let pushed = inbox.push_new_with(Lane::Main, urgency, || 1);
+        assert_eq!(pushed, Some(Ring::Needed));
+        drain(&inbox);
+    }
+    assert!(inbox.try_sleep(None));
+    assert_eq!(inbox.post('x', Urgency::Lazy), Ring::Needed);
+}
+
+#[test]
+fn the_gate_shows_where_it_was_moved_to() {
+    let inbox = inbox();
+    for door in [Door::Hurried, Door::Draining, Door::Closed] {
+        set(&inbox, door);
+        assert_eq!(inbox.shown(), door as u8);
+        assert_eq!(*inbox.open().gate(), door);
+    }
+}
+
+#[test]
+fn a_message_that_is_new_work_is_counted_and_refused_like_work() {
+    let inbox = inbox();
+    assert_eq!(inbox.post_new_with(|| 'x'), Some(Ring::NotNeeded));
+    assert_eq!(inbox.accepted(), 1);
+    assert!(!set_if_empty(&inbox, Door::Draining));
+    assert_eq!(drain(&inbox).notices, ['x']);
+    set(&inbox, Door::Draining);
+    let made = || panic!("made although refused");
+    assert_eq!(inbox.post_new_with(made), None);
+}
+
+#[test]
+fn the_room_of_a_crowd_is_given_back_before_a_sleep() {
+    let inbox = inbox();
+    let mut batch = Batch::new();
+    for _ in 0..2 {
+        for item in 0..10_000 {
+            assert!(
+                inbox
+                    .push_new_with(Lane::Main, Urgency::Now, || item)
+                    .is_some()
+            );
+        }
+        assert!(inbox.drain(&mut batch));
+        batch.main.clear();
+    }
+    batch.give_room_back(ROOM);
+    assert!(inbox.try_sleep(None));
+    let inside = inbox.state.lock().mail.main.capacity();
+    assert!(batch.main.capacity() <= ROOM && inside <= ROOM);
 }

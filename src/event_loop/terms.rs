@@ -1,0 +1,88 @@
+//! The terms of a shutdown: what somebody asks for, and what counts from then on.
+//!
+//! The first request sets the terms, `Now` shortens them, and every other request only observes.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The default quiet period, as Netty's.
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
+/// The default timeout, as Netty's.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Checks the terms of a graceful shutdown.
+pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request> {
+    if timeout < quiet {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("timeout ({timeout:?}) must not be shorter than quiet ({quiet:?})"),
+        ));
+    }
+    Ok(Request::Graceful { quiet, timeout })
+}
+
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Request {
+    Graceful { quiet: Duration, timeout: Duration },
+    Drain { scope: Scope, timeout: Duration },
+    Now,
+}
+
+/// Whose tasks a drain waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Loop,
+    /// All loops of the group: they end together, so that tasks can submit to each other to the last.
+    Group,
+}
+
+/// What has been asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Control(Option<Terms>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) requested_at: Instant,
+    pub(crate) until: Until,
+    /// `None`: beyond the end of the clock.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// What ends a shutdown besides its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    Quiet(Duration),
+    Drained(Scope),
+    Now,
+}
+
+impl Control {
+    /// Notes a request.
+    pub(crate) fn note(&mut self, request: Request, now: Instant) {
+        match (&mut self.0, request) {
+            (Some(terms), Request::Now) => terms.until = Until::Now,
+            (Some(_), _) => {}
+            (none, request) => {
+                let (until, timeout) = match request {
+                    Request::Graceful { quiet, timeout } => (Until::Quiet(quiet), timeout),
+                    Request::Drain { scope, timeout } => (Until::Drained(scope), timeout),
+                    Request::Now => (Until::Now, Duration::ZERO),
+                };
+                *none = Some(Terms {
+                    requested_at: now,
+                    until,
+                    deadline: now.checked_add(timeout),
+                });
+            }
+        }
+    }
+
+    pub(crate) fn is_requested(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(crate) fn terms(&self) -> Option<Terms> {
+        self.0
+    }
+}

@@ -1,0 +1,44 @@
+//! A future that is made by its own task, in its first poll.
+//!
+//! The closure that makes it is user code: it runs in the turn of its task, and what it panics with is the task's.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// The closure, and then the future.
+    #[project = PlantedProjection]
+    pub(crate) enum Planted<I, F> {
+        Seed { init: Option<I> },
+        Grown { #[pin] future: F },
+    }
+}
+
+impl<I, F> Planted<I, F> {
+    pub(crate) fn new(init: I) -> Planted<I, F> {
+        Planted::Seed { init: Some(init) }
+    }
+}
+
+impl<I, F> Future for Planted<I, F>
+where
+    I: FnOnce() -> F,
+    F: Future,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if let PlantedProjection::Seed { init } = self.as_mut().project() {
+            let init = init.take().expect("the closure is called once");
+            let future = init();
+            self.set(Planted::Grown { future });
+        }
+        match self.project() {
+            PlantedProjection::Grown { future } => future.poll(cx),
+            PlantedProjection::Seed { .. } => unreachable!("it was made a few lines ago"),
+        }
+    }
+}
