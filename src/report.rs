@@ -1,6 +1,8 @@
 //! What a shutdown did, in figures that add up.
 //!
 //! - Figures cover the whole life of a loop: `accepted = completed + panicked + cancelled`.
+//! - `running` tells some of these apart and is no part of the sum: jobs of a blocking group that overran
+//!   the timeout. The end waits for them, so each has completed or panicked in the end.
 //! - A group's figures are the sums over its loops; nothing is hidden behind a success.
 //! - `rejected` alone goes on counting after the end: a submission that is refused later is still
 //!   an attempt, and `attempted = accepted + rejected` stays true whenever it is read.
@@ -102,6 +104,8 @@ pub(crate) struct Figures {
     pub(crate) completed: u64,
     pub(crate) panicked: u64,
     pub(crate) cancelled: u64,
+    /// Jobs that the timeout found running; a loop has none.
+    pub(crate) running: u64,
     pub(crate) hooks_run: u64,
     pub(crate) hooks_panicked: u64,
     pub(crate) channels_closed: u64,
@@ -181,6 +185,40 @@ impl LoopReport {
         self.figures.cancelled
     }
 
+    /// Returns how many jobs of a [`BlockingGroup`](crate::blocking::BlockingGroup) still ran when the
+    /// timeout of its shutdown passed; always 0 for an event loop.
+    ///
+    /// A job that has begun cannot be stopped, and the end waits for it: it is counted here, and again by its
+    /// end, as completed or panicked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, blocking::BlockingGroup};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let group = BlockingGroup::new(1)?;
+    /// let (begun, wait) = mpsc::channel();
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// group.spawn(move || {
+    ///     begun.send(()).unwrap();
+    ///     blocked.recv()
+    /// });
+    /// wait.recv().unwrap();
+    /// let queued = group.spawn(|| ());
+    /// let end = group.drain(Duration::from_millis(50));
+    /// assert!(loopgroup::block_on(queued).unwrap_err().is_cancelled()); // at the timeout
+    /// release.send(()).unwrap();
+    /// let report = end.wait();
+    /// let one = &report.loops()[0];
+    /// assert_eq!((one.cause(), one.running()), (Cause::Timeout, 1));
+    /// assert_eq!((one.completed(), one.cancelled(), one.is_clean()), (1, 1, false));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn running(&self) -> u64 {
+        self.figures.running
+    }
+
     /// Returns how many submissions were refused, up to the moment of this call.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
@@ -201,13 +239,14 @@ impl LoopReport {
         self.figures.channels_closed
     }
 
-    /// Says whether everything that was accepted completed, no hook panicked and the loop did not
-    /// fail. Refusals do not count: what was refused was handed back or said so.
+    /// Says whether everything that was accepted completed, no job overran the timeout, no hook panicked and
+    /// the loop did not fail. Refusals do not count: what was refused was handed back or said so.
     pub fn is_clean(&self) -> bool {
         self.error.is_none()
             && self.cause != Cause::Failed
             && self.figures.panicked == 0
             && self.figures.cancelled == 0
+            && self.figures.running == 0
             && self.figures.hooks_panicked == 0
     }
 }
@@ -302,6 +341,11 @@ impl TerminationReport {
         self.sum(LoopReport::cancelled)
     }
 
+    /// Returns how many jobs of a blocking group [overran the timeout](LoopReport::running).
+    pub fn running(&self) -> u64 {
+        self.sum(LoopReport::running)
+    }
+
     /// Returns how many submissions were refused, up to the moment of this call.
     ///
     /// # Examples
@@ -361,7 +405,11 @@ impl fmt::Display for LoopReport {
             self.cancelled(),
             self.rejected(),
             self.hooks_run()
-        )
+        )?;
+        match self.running() {
+            0 => Ok(()),
+            running => write!(f, ", {running} overran the timeout"),
+        }
     }
 }
 
@@ -378,6 +426,9 @@ impl fmt::Display for TerminationReport {
             self.cancelled(),
             self.rejected()
         )?;
+        if self.running() > 0 {
+            write!(f, "; {} overran the timeout", self.running())?;
+        }
         for one in &*self.loops {
             write!(f, "\n  {one}")?;
         }

@@ -5,6 +5,8 @@
 //!   end is ready at once.
 //! - Wakers are woken outside the lock, each one contained: a panicking waker does not keep the
 //!   others from their news.
+//! - What nobody else is left to do may be left to the observers: the first that looks after the appointed
+//!   moment does it, with no lock held, and one that waits looks at that moment.
 //! - `wait` also joins the threads that this crate started, so that nothing of a loop is left
 //!   when it returns. A thread that nobody can wait for any more is let go: a waker that outlives
 //!   its loop keeps the loop's termination, but not the stack of a thread that has ended.
@@ -16,11 +18,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::block_on::refuse_on_loop;
+use crate::clock::earlier;
 use crate::event_loop::context;
 use crate::panic::{PanicHandler, PanicSite, TaskPanic, contain, discard, report};
 use crate::report::{LoopReport, TerminationReport};
 use crate::sync::thread::JoinHandle;
-use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, Ordering};
+use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::waiters::Waiters;
 
 /// The thread of a loop, once it is started; shared by the loop's and the group's termination.
@@ -41,7 +44,14 @@ pub(crate) struct Termination {
     on_panic: Option<Arc<PanicHandler>>,
 }
 
+/// What is left to the observers, and when it is due.
+struct Duty {
+    at: Instant,
+    call: Box<dyn FnOnce() + Send>,
+}
+
 struct State {
+    duty: Option<Duty>,
     children: Vec<Option<LoopReport>>,
     remaining: usize,
     report: Option<TerminationReport>,
@@ -52,6 +62,7 @@ impl Termination {
     pub(crate) fn new(children: usize, on_panic: Option<Arc<PanicHandler>>) -> Arc<Termination> {
         Arc::new(Termination {
             state: Mutex::new(State {
+                duty: None,
                 children: vec![None; children],
                 remaining: children,
                 report: None,
@@ -96,6 +107,23 @@ impl Termination {
         }
     }
 
+    /// Has `call` called by the first observer that looks at `at` or later.
+    pub(crate) fn leave_to_observers(&self, at: Instant, call: Box<dyn FnOnce() + Send>) {
+        self.state.lock().duty = Some(Duty { at, call });
+        // Those that wait already wait until then at most from now on.
+        self.ended.notify_all();
+    }
+
+    /// Does what is due, with the lock released meanwhile.
+    fn look<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while let Some(duty) = state.duty.take_if(|duty| sync::now() >= duty.at) {
+            drop(state);
+            (duty.call)();
+            state = self.state.lock();
+        }
+        state
+    }
+
     /// Keeps a thread to be joined by [`TerminationFuture::wait`].
     pub(crate) fn adopt(&self, thread: ThreadSlot) {
         self.threads().lock().push(thread);
@@ -133,16 +161,19 @@ impl Termination {
     fn wait(&self, deadline: Option<Instant>) -> Option<TerminationReport> {
         let mut state = self.state.lock();
         loop {
+            state = self.look(state);
             if let Some(report) = &state.report {
                 return Some(report.clone());
             }
-            state = match deadline {
+            let due = state.duty.as_ref().map(|duty| duty.at);
+            state = match earlier(deadline, due) {
                 None => self.ended.wait(state),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(sync::now());
-                    if left.is_zero() {
+                Some(until) => {
+                    let now = sync::now();
+                    if deadline.is_some_and(|deadline| now >= deadline) {
                         return None;
                     }
+                    let left = until.saturating_duration_since(now);
                     self.ended.wait_timeout(state, left)
                 }
             };
@@ -256,7 +287,7 @@ impl Future for TerminationFuture {
         let this = &mut *self;
         // Cloning and dropping wakers is user code: both happen outside the lock.
         let waker = cx.waker().clone();
-        let mut state = this.termination.state.lock();
+        let mut state = this.termination.look(this.termination.state.lock());
         if let Some(report) = &state.report {
             return Poll::Ready(report.clone());
         }

@@ -335,6 +335,181 @@ fn after_the_timeout_a_submission_is_refused_while_a_job_still_runs() {
     });
 }
 
+/// Every accepted job ended in one way; those that overran the timeout are told apart.
+#[track_caller]
+fn assert_overrun(report: &TerminationReport, running: u64) {
+    let ended = report.completed() + report.panicked() + report.cancelled();
+    assert_eq!(report.accepted(), ended, "{report}");
+    assert_eq!(report.loops()[0].cause(), Cause::Timeout, "{report}");
+    assert_eq!(report.running(), running, "{report}");
+    assert_eq!(report.loops()[0].running(), running);
+    assert!(!report.is_clean());
+}
+
+#[test]
+fn a_job_that_waits_for_a_queued_one_is_freed_at_the_timeout() {
+    within(|| {
+        let group = BlockingGroup::new(1).unwrap();
+        let (send, queued) = mpsc::channel::<JoinHandle<()>>();
+        let entered = Door::new();
+        let inside = entered.clone();
+        let first = group.spawn(move || {
+            inside.open();
+            block_on(queued.recv().unwrap()).unwrap_err()
+        });
+        entered.pass();
+        // There is one thread, and it waits for what it would have to do itself.
+        send.send(group.spawn(|| ())).unwrap();
+        let timeout = Duration::from_millis(200);
+        let report = group.drain(timeout).wait();
+        assert!(block_on(first).unwrap().is_cancelled());
+        assert_eq!(figures(&report), [2, 1, 0, 1, 0]);
+        assert!(report.elapsed() >= timeout);
+        assert_overrun(&report, 1);
+    });
+}
+
+#[test]
+fn at_the_timeout_queued_jobs_are_cancelled_while_every_thread_is_busy() {
+    within(|| {
+        let group = BlockingGroup::new(2).unwrap();
+        let running = [occupy(&group), occupy(&group)];
+        let drops = DropCount::new();
+        let queued: Vec<_> = (0..3)
+            .map(|_| {
+                let guard = drops.guard();
+                group.spawn(move || drop(guard))
+            })
+            .collect();
+        let end = group.drain(Duration::from_millis(50));
+        // Nobody but the group looks: no thread is free, and none waits for the end.
+        for job in queued {
+            assert!(block_on(job).unwrap_err().is_cancelled());
+        }
+        assert_eq!((drops.get(), group.pending_jobs()), (3, 0));
+        assert!(group.is_shutdown() && !group.is_terminated());
+        assert_eq!(group.threads(), 2, "who keeps the time is no worker");
+        for (release, job) in running {
+            release.open();
+            block_on(job).unwrap();
+        }
+        let report = end.wait();
+        assert_eq!(figures(&report), [5, 2, 0, 3, 0]);
+        assert_overrun(&report, 2);
+        let shown = report.to_string();
+        assert!(shown.contains("2 overran the timeout"), "{shown}");
+    });
+}
+
+#[test]
+fn the_timeout_is_kept_although_the_idle_thread_that_watched_it_takes_a_job() {
+    within(|| {
+        let group = BlockingGroup::new(1).unwrap();
+        block_on(group.spawn(|| ())).unwrap();
+        // The thread is idle, or about to be, and watches: the quiet period is as long as the timeout.
+        let time = Duration::from_millis(300);
+        let end = group.shutdown_gracefully_with(time, time).unwrap();
+        let release = Door::new();
+        let until = release.clone();
+        let occupied = group.spawn(move || until.pass());
+        // It cannot run; on a machine that is slow enough it comes too late to be queued.
+        block_on(group.spawn(|| ())).unwrap_err();
+        assert!(group.is_shutdown());
+        release.open();
+        drop(occupied);
+        let report = end.wait();
+        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.accepted(), report.completed() + report.cancelled());
+    });
+}
+
+#[test]
+fn now_frees_who_keeps_the_time() {
+    alone("now_frees_who_keeps_the_time", || {
+        let before = entries("/proc/self/task");
+        let group = BlockingGroup::new(1).unwrap();
+        let (release, running) = occupy(&group);
+        drop(group.drain(LONG));
+        assert_eq!(entries("/proc/self/task"), before + 2);
+        let end = group.shutdown_now();
+        eventually("the keeper is gone", || {
+            entries("/proc/self/task") == before + 1
+        });
+        release.open();
+        block_on(running).unwrap();
+        let report = end.wait();
+        assert_ended(&report, Cause::Now, [1, 1, 0, 0, 0]);
+        assert!(report.is_clean() && report.running() == 0);
+        eventually("all threads are gone", || {
+            entries("/proc/self/task") == before
+        });
+    });
+}
+
+/// Lets no thread start while it lives: there is no address space for a stack.
+#[cfg(target_os = "linux")]
+struct NoThreads(libc::rlimit);
+
+#[cfg(target_os = "linux")]
+impl NoThreads {
+    fn begin() -> NoThreads {
+        let mut before = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the pointer is valid for the call, which only writes it.
+        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut before) }, 0);
+        NoThreads::set(libc::rlimit {
+            rlim_cur: 1 << 20,
+            ..before
+        });
+        NoThreads(before)
+    }
+
+    fn set(limit: libc::rlimit) {
+        // SAFETY: the pointer is valid for the call, which only reads it.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for NoThreads {
+    fn drop(&mut self) {
+        NoThreads::set(self.0);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_a_thread_to_keep_the_time_whoever_waits_for_the_end_keeps_it() {
+    const NAME: &str = "without_a_thread_to_keep_the_time_whoever_waits_for_the_end_keeps_it";
+    alone(NAME, || {
+        type Look = fn(&mut loopgroup::TerminationFuture);
+        let waits: Look = |end| {
+            assert!(end.wait_timeout(Duration::from_secs(1)).is_none());
+        };
+        let polls: Look = |end| {
+            thread::sleep(Duration::from_millis(60)); // the timeout passes, and nobody sees it
+            assert!(util::poll_once(end).is_pending());
+        };
+        for look in [waits, polls] {
+            let group = BlockingGroup::new(1).unwrap();
+            let (release, running) = occupy(&group);
+            let queued = group.spawn(|| ());
+            let threads = entries("/proc/self/task");
+            let none = NoThreads::begin();
+            let mut end = group.drain(Duration::from_millis(50));
+            drop(none);
+            assert_eq!(entries("/proc/self/task"), threads);
+            look(&mut end);
+            assert!(block_on(queued).unwrap_err().is_cancelled());
+            release.open();
+            block_on(running).unwrap();
+            assert_overrun(&end.wait(), 1);
+        }
+    });
+}
+
 /// Blocks in its destructor.
 struct SlowDrop {
     entered: Door,

@@ -17,7 +17,9 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod inner;
 mod job;
+mod keeper;
 mod pool;
 
 use std::fmt;
@@ -97,7 +99,8 @@ pub enum WhenFull {
 /// A group of threads for blocking jobs, one per job.
 ///
 /// It is a handle: clones share the group. Dropping the last one requests a shutdown and returns at
-/// once: jobs that are queued still run if they begin within 15 s, those that run finish.
+/// once: jobs that are queued still run if they begin within 15 s, and are cancelled then; those that run
+/// finish.
 ///
 /// A panic of a job whose handle was dropped is one line on stderr.
 ///
@@ -224,7 +227,7 @@ impl BlockingGroup {
         self.pool.submit(job, Location::caller())
     }
 
-    /// Returns how many threads the group has at this moment.
+    /// Returns how many threads the group has for jobs at this moment.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
@@ -308,8 +311,10 @@ impl BlockingGroup {
 
     /// Ends the group gracefully, on these terms.
     ///
-    /// At `timeout` the jobs that have not begun are cancelled (while every thread is busy, as soon as
-    /// one looks); the end waits for those that have begun, for a thread cannot be stopped.
+    /// At `timeout` the jobs that have not begun are cancelled, also while every thread is busy: then one more
+    /// thread watches the time. (If the system refuses it, whoever waits for the end or polls its future does.)
+    /// The end waits for the jobs that have begun, for a thread cannot be stopped; the report counts them as
+    /// [`running`](crate::LoopReport::running).
     ///
     /// # Errors
     ///
@@ -335,8 +340,8 @@ impl BlockingGroup {
         Ok(self.request(terms::graceful(quiet, timeout)?))
     }
 
-    /// Ends the group when no job is queued or running any more; at `timeout` queued ones are
-    /// cancelled.
+    /// Ends the group when no job is queued or running any more; at `timeout` queued ones are cancelled, as by
+    /// [`shutdown_gracefully_with`](BlockingGroup::shutdown_gracefully_with).
     ///
     /// # Examples
     ///

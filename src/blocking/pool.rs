@@ -7,8 +7,10 @@
 //!   queue, or there are `max_threads` of them.
 //! - Whoever looks at the state steps the shutdown, workers and submitters alike; the last thread that
 //!   leaves after the gate has closed makes the report.
-//! - A thread cannot be stopped: after the timeout the gate is closed and queued jobs are cancelled, but
-//!   the end waits for the jobs that run.
+//! - The timeout closes the gate and cancels the queued jobs also while every worker is busy: then the
+//!   [keeper](super::keeper) watches the deadline.
+//! - A thread cannot be stopped: the end waits for the jobs that run. The report tells how many of them the
+//!   timeout found running.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,14 +18,14 @@ use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use crate::blocking::WhenFull;
+use crate::blocking::inner::{Inner, Look};
 use crate::blocking::job::{self, Runnable};
-use crate::clock::earlier;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
 use crate::event_loop::state::{State, StateCell};
-use crate::event_loop::terms::{Control, Request, Until};
-use crate::report::{Cause, Figures, LoopReport};
+use crate::event_loop::terms::Request;
+use crate::report::{Cause, LoopReport};
 use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, ThreadSlot};
@@ -41,64 +43,23 @@ pub(crate) struct Settings {
 /// The pool.
 pub(crate) struct Pool {
     settings: Settings,
-    inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner>,
     /// Notified when there is a job, or the shutdown has moved.
-    changed: Condvar,
+    pub(super) changed: Condvar,
+    /// Notified when the gate is closed; the keeper waits here.
+    pub(super) closed: Condvar,
     pub(crate) state: StateCell,
     pub(crate) termination: Arc<Termination>,
     rejected: Arc<AtomicU64>,
-}
-
-struct Inner {
-    queue: VecDeque<Runnable>,
-    /// Threads that wait for a job.
-    idle: usize,
-    /// Threads that have been started and have not looked at the queue yet.
-    arriving: usize,
-    /// All threads.
-    threads: usize,
-    running: usize,
-    /// Who drops cancelled jobs at this moment, without the lock: the end waits for them.
-    cancelling: usize,
-    control: Control,
-    /// `Some` once the gate is closed.
-    cause: Option<Cause>,
-    error: Option<Arc<io::Error>>,
-    last_activity: Instant,
-    /// Every handle is gone.
-    orphaned: bool,
-    ever_started: bool,
-    figures: Figures,
-}
-
-/// What a look at the shutdown says.
-enum Look {
-    Open,
-    /// Wait until then at most, then look again.
-    ShuttingDown(Option<Instant>),
-    Closed,
 }
 
 impl Pool {
     pub(crate) fn new(settings: Settings) -> Arc<Pool> {
         Arc::new(Pool {
             settings,
-            inner: Mutex::new(Inner {
-                queue: VecDeque::new(),
-                idle: 0,
-                arriving: 0,
-                threads: 0,
-                running: 0,
-                cancelling: 0,
-                control: Control::default(),
-                cause: None,
-                error: None,
-                last_activity: sync::now(),
-                orphaned: false,
-                ever_started: false,
-                figures: Figures::default(),
-            }),
+            inner: Mutex::new(Inner::new()),
             changed: Condvar::new(),
+            closed: Condvar::new(),
             state: StateCell::new(),
             termination: Termination::new(1, None),
             rejected: Arc::default(),
@@ -178,24 +139,32 @@ impl Pool {
         }
     }
 
-    /// Starts a thread, with the lock held: it counts from here on and waits for the lock first.
+    /// Starts a worker, with the lock held: it counts from here on and waits for the lock first.
     fn start_thread(self: &Arc<Pool>, inner: &mut Inner) -> io::Result<()> {
-        let pool = Arc::clone(self);
-        let slot = ThreadSlot::default();
-        let own = Arc::clone(&slot);
-        let handle = thread::Builder::new()
-            .name("loop-blocking".to_owned())
-            .spawn(move || pool.work(&own))?;
-        *slot.lock() = Some(handle);
+        self.launch("loop-blocking", Pool::work)?;
         self.state.advance(State::Started);
         inner.ever_started = true;
         inner.threads += 1;
         inner.arriving += 1;
+        Ok(())
+    }
+
+    /// Starts a thread that is joined at the end.
+    pub(super) fn launch(
+        self: &Arc<Pool>,
+        name: &str,
+        life: fn(Arc<Pool>, &ThreadSlot),
+    ) -> io::Result<()> {
+        let pool = Arc::clone(self);
+        let slot = ThreadSlot::default();
+        let own = Arc::clone(&slot);
+        let builder = thread::Builder::new().name(name.to_owned());
+        *slot.lock() = Some(builder.spawn(move || life(pool, &own))?);
         self.termination.adopt(slot);
         Ok(())
     }
 
-    /// The life of a thread.
+    /// The life of a worker.
     fn work(self: Arc<Pool>, slot: &ThreadSlot) {
         let mut inner = self.inner.lock();
         inner.arriving -= 1;
@@ -210,6 +179,9 @@ impl Pool {
             };
             if let Some(runnable) = inner.queue.pop_front() {
                 inner.running += 1;
+                if !retire {
+                    self.watch(&mut inner);
+                }
                 drop(inner);
                 // Contains every panic of the job, its destructor and its output.
                 runnable.run();
@@ -220,7 +192,7 @@ impl Pool {
             }
             inner.idle += 1;
             let timed_out;
-            (inner, timed_out) = self.wait(inner, deadline);
+            (inner, timed_out) = wait(&self.changed, inner, deadline);
             inner.idle -= 1;
             // A shutdown that was requested meanwhile counts on this thread.
             let requested = inner.control.is_requested();
@@ -229,6 +201,11 @@ impl Pool {
             }
         }
         inner.threads -= 1;
+        self.leave(inner, slot);
+    }
+
+    /// The end of a thread.
+    pub(super) fn leave(&self, inner: MutexGuard<'_, Inner>, slot: &ThreadSlot) {
         let retired = inner.cause.is_none();
         let last = inner.is_over();
         drop(inner);
@@ -242,24 +219,8 @@ impl Pool {
         }
     }
 
-    /// Waits for a change; says whether the deadline has passed instead.
-    fn wait<'a>(
-        &'a self,
-        inner: MutexGuard<'a, Inner>,
-        deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner>, bool) {
-        match deadline {
-            None => (self.changed.wait(inner), false),
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(sync::now());
-                let inner = self.changed.wait_timeout(inner, left);
-                (inner, sync::now() >= deadline)
-            }
-        }
-    }
-
     /// Looks at the shutdown and drops what it has cancelled, with the lock released meanwhile.
-    fn look_and_cancel<'a>(
+    pub(super) fn look_and_cancel<'a>(
         &'a self,
         mut inner: MutexGuard<'a, Inner>,
     ) -> (MutexGuard<'a, Inner>, Look) {
@@ -269,23 +230,7 @@ impl Pool {
             self.cancel(doomed);
             inner = self.inner.lock();
         }
-        let look = if inner.cause.is_some() {
-            Look::Closed
-        } else {
-            match inner.control.terms() {
-                None => Look::Open,
-                Some(terms) => {
-                    let quiet_at = match terms.until {
-                        Until::Quiet(quiet) if inner.is_at_rest() => inner
-                            .last_activity
-                            .max(terms.requested_at)
-                            .checked_add(quiet),
-                        _ => None,
-                    };
-                    Look::ShuttingDown(earlier(quiet_at, terms.deadline))
-                }
-            }
-        };
+        let look = inner.outlook();
         (inner, look)
     }
 
@@ -299,8 +244,12 @@ impl Pool {
             return VecDeque::new();
         };
         inner.cause = Some(cause);
+        if cause == Cause::Timeout {
+            inner.figures.running = inner.begun();
+        }
         self.state.advance(State::Shutdown);
         self.changed.notify_all();
+        self.closed.notify_one();
         if !inner.queue.is_empty() {
             inner.cancelling += 1;
         }
@@ -349,6 +298,7 @@ impl Pool {
                 self.state.advance(State::Shutdown);
             }
         }
+        self.watch(&mut inner);
         let ended = inner.is_over();
         drop(inner);
         self.cancel(doomed);
@@ -382,46 +332,18 @@ impl Pool {
     }
 }
 
-impl Inner {
-    /// Whether the last one has left and every job is accounted for.
-    fn is_over(&self) -> bool {
-        self.cause.is_some() && self.threads == 0 && self.cancelling == 0
-    }
-
-    fn is_at_rest(&self) -> bool {
-        self.running == 0 && self.queue.is_empty()
-    }
-
-    /// Whether the terms end the group now, and how.
-    fn verdict(&self, now: Instant) -> Option<Cause> {
-        let terms = self.control.terms()?;
-        if terms.until == Until::Now {
-            return Some(Cause::Now);
-        }
-        if terms.deadline.is_some_and(|deadline| now >= deadline) {
-            return Some(Cause::Timeout);
-        }
-        if !self.is_at_rest() {
-            return None;
-        }
-        if self.orphaned || matches!(terms.until, Until::Drained(_)) {
-            return Some(self.cause_at_rest());
-        }
-        let Until::Quiet(quiet) = terms.until else {
-            return None;
-        };
-        let quiet_at = self
-            .last_activity
-            .max(terms.requested_at)
-            .checked_add(quiet);
-        (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(Cause::Quiet)
-    }
-
-    fn cause_at_rest(&self) -> Cause {
-        match self.control.terms().map(|terms| terms.until) {
-            Some(Until::Drained(_)) => Cause::Drained,
-            Some(Until::Now) => Cause::Now,
-            _ => Cause::Idle,
+/// Waits for a notification; says whether the deadline has passed instead.
+pub(super) fn wait<'a>(
+    changed: &Condvar,
+    inner: MutexGuard<'a, Inner>,
+    deadline: Option<Instant>,
+) -> (MutexGuard<'a, Inner>, bool) {
+    match deadline {
+        None => (changed.wait(inner), false),
+        Some(deadline) => {
+            let left = deadline.saturating_duration_since(sync::now());
+            let inner = changed.wait_timeout(inner, left);
+            (inner, sync::now() >= deadline)
         }
     }
 }

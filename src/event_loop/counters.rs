@@ -99,6 +99,7 @@ impl Counters {
             completed: get(&self.completed),
             panicked: get(&self.panicked),
             cancelled: get(&self.cancelled),
+            running: 0,
             hooks_run: get(&self.hooks_run),
             hooks_panicked: get(&self.hooks_panicked),
             channels_closed: get(&self.channels_closed),

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use super::{explore, explore_core};
+use super::{explore, explore_core, unexplored};
 use crate::block_on;
 use crate::blocking::{BlockingGroup, WhenFull};
 use crate::park::Parker;
 use crate::report::Cause;
 use crate::sync::{Arc, AtomicUsize, Ordering, thread};
 use crate::{RejectReason, TerminationReport};
+
+/// A timeout that passes when a model says so, or never.
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn group(threads: usize) -> BlockingGroup {
     BlockingGroup::new(threads).unwrap()
@@ -139,5 +142,58 @@ fn a_job_does_not_wait_for_another_while_there_is_room_for_a_thread() {
         block_on(rings).unwrap();
         assert!(block_on(waits).unwrap());
         assert_eq!(group.shutdown_now().wait().completed(), 2);
+    });
+}
+
+#[test]
+fn a_queued_job_is_cancelled_at_the_deadline_while_the_only_thread_is_busy() {
+    explore(|| {
+        let group = group(1);
+        let parker = Arc::new(Parker::new());
+        let bell = Arc::clone(&parker);
+        drop(group.spawn(move || parker.park(None)));
+        let queued = group.spawn(|| ());
+        let end = group.drain(HOUR);
+        group.expire();
+        // The thread is with the first job, or has begun neither.
+        assert!(block_on(queued).unwrap_err().is_cancelled());
+        bell.unpark();
+        let report = end.wait();
+        adds_up(&report);
+        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.running(), report.completed());
+    });
+}
+
+#[test]
+fn the_deadline_is_watched_although_the_idle_thread_takes_a_job() {
+    explore_core(|| {
+        let group = group(1);
+        unexplored(|| block_on(group.spawn(|| ())).unwrap());
+        let end = group.shutdown_gracefully_with(HOUR, HOUR).unwrap();
+        let parker = Arc::new(Parker::new());
+        let bell = Arc::clone(&parker);
+        drop(group.spawn(move || parker.park(None)));
+        let queued = group.spawn(|| ());
+        group.expire();
+        assert!(block_on(queued).unwrap_err().is_cancelled());
+        bell.unpark();
+        let report = end.wait();
+        adds_up(&report);
+        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.running() + 1, report.completed());
+    });
+}
+
+#[test]
+fn whoever_keeps_the_time_ends_with_the_last_job() {
+    explore(|| {
+        let group = group(1);
+        let job = group.spawn(|| 1);
+        // An end within the hour, with or without a keeper, and once.
+        let report = group.drain(HOUR).wait();
+        assert_eq!(block_on(job).unwrap(), 1);
+        adds_up(&report);
+        assert_eq!(report.loops()[0].cause(), Cause::Drained);
     });
 }

@@ -63,3 +63,31 @@ pub fn retirement_against_submit() {
     assert_eq!(report.completed(), 3, "{report}");
     assert_eq!(report.accepted(), 3, "{report}");
 }
+
+/// The timeout of a shutdown, with a job on the only thread that waits for one that is queued: each is freed.
+pub fn timeout_against_busy_thread() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let group = BlockingGroup::new(1).unwrap();
+    let own = group.clone();
+    let first = group.spawn(move || block_on(own.spawn(|| ())).unwrap_err());
+    let other = group.clone();
+    let producer = thread::spawn(move || block_on(other.spawn(|| ())).unwrap_err());
+    let report = group.drain(TIMEOUT).wait();
+    let freed = |error: loopgroup::JoinError| assert!(error.is_cancelled() || error.is_rejected());
+    freed(producer.join().unwrap());
+    // It begins in time, or not at all.
+    let begun = match block_on(first) {
+        Ok(error) => {
+            freed(error);
+            1
+        }
+        Err(error) => {
+            freed(error);
+            0
+        }
+    };
+    assert_eq!(report.completed(), begun, "{report}");
+    assert_eq!(report.running(), begun, "{report}");
+    assert_eq!(report.accepted(), begun + report.cancelled(), "{report}");
+    assert_eq!(time::passed(), TIMEOUT, "neither early nor late");
+}

@@ -39,5 +39,6 @@ pub const SCENARIOS: &[Scenario] = scenarios![
     time::timers_against_shutdown, Runs;
     blocking::hand_over_against_shutdown, Still;
     blocking::retirement_against_submit, Runs;
+    blocking::timeout_against_busy_thread, Runs;
     io::migrate_against_close, Still;
 ];
