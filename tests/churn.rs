@@ -20,6 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
+use loopgroup::blocking::BlockingGroup;
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
 use util::{alone, entries, eventually, setting};
@@ -289,6 +290,29 @@ fn refused_connections_leave_nothing_behind() {
         run(times(2_000));
         assert_eq!(before.slots, 0);
         assert_eq!(Held::now(&group), before);
+    });
+}
+
+#[test]
+fn a_crowd_of_blocking_jobs_leaves_no_room_behind() {
+    const CROWD: usize = 50_000;
+    alone("a_crowd_of_blocking_jobs_leaves_no_room_behind", || {
+        let group = BlockingGroup::new(1).unwrap();
+        block_on(group.spawn(|| ())).unwrap(); // the thread is there then
+        eventually("all threads wait", others_sleep);
+        let before = live();
+        let (release, blocked) = mpsc::channel::<()>();
+        drop(group.spawn(move || blocked.recv()));
+        for _ in 0..CROWD {
+            drop(group.spawn(|| ()));
+        }
+        assert!(live() - before > 8 * CROWD as isize, "a word each at least");
+        release.send(()).unwrap();
+        block_on(group.spawn(|| ())).unwrap(); // the last one: the queue is empty
+        drop(release);
+        eventually("all threads wait", others_sleep);
+        let kept = live() - before;
+        assert!(kept < 16 << 10, "{kept} bytes are kept for a crowd");
     });
 }
 

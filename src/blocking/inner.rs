@@ -2,6 +2,7 @@
 //!
 //! - Every accepted job is queued, has begun or has ended: `begun` is what is left of the sum.
 //! - The timeout comes before every other end, and rest before quiet.
+//! - A queue that runs empty gives back the room of a crowd.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +14,9 @@ use crate::clock::earlier;
 use crate::event_loop::terms::{Control, Terms, Until};
 use crate::report::{Cause, Figures};
 use crate::sync::{self, Arc};
+
+/// An empty queue keeps room for so many jobs.
+const KEEP_ROOM: usize = 1024;
 
 /// The state of a pool.
 pub(super) struct Inner {
@@ -73,6 +77,15 @@ impl Inner {
             && self.threads == 0
             && self.keeper != Keeper::Watching
             && self.cancelling == 0
+    }
+
+    /// Takes the job that has waited for longest.
+    pub(super) fn next_job(&mut self) -> Option<Runnable> {
+        let job = self.queue.pop_front();
+        if self.queue.is_empty() && self.queue.capacity() > KEEP_ROOM {
+            self.queue = VecDeque::new();
+        }
+        job
     }
 
     /// How many jobs have begun and have not ended.

@@ -177,7 +177,7 @@ impl Pool {
                 Look::ShuttingDown(deadline) => (deadline, false),
                 Look::Closed => break,
             };
-            if let Some(runnable) = inner.queue.pop_front() {
+            if let Some(runnable) = inner.next_job() {
                 inner.running += 1;
                 if !retire {
                     self.watch(&mut inner);
