@@ -23,10 +23,8 @@ use loopgroup::{
     EventLoop, EventLoopGroup, JoinError, JoinHandle, RejectReason, TerminationFuture,
     TerminationReport, WaitStrategy, block_on,
 };
-use util::{poll_once, setting, within};
+use util::{poll_once, progress, setting, within};
 
-/// Rounds under one watchdog.
-const CHUNK: u64 = 100;
 /// Far beyond every round; only a hang reaches it.
 const LONG: Duration = Duration::from_secs(40);
 const PRODUCERS: u64 = 2;
@@ -70,29 +68,23 @@ fn rounds(rounds: u64, round: impl Fn(u64) + Copy + Send + 'static) {
         None => 0..rounds,
     };
     let current = Arc::new(AtomicU64::new(0));
-    let start = Instant::now();
-    for first in seeds.clone().step_by(CHUNK as usize) {
-        let chunk = first..seeds.end.min(first + CHUNK);
-        let at = Arc::clone(&current);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            within(move || {
-                for seed in chunk {
-                    at.store(seed, Ordering::SeqCst);
-                    round(seed);
-                }
-            });
-        }));
-        if let Err(payload) = result {
-            eprintln!(
-                "failed with LOOPGROUP_SEED={}",
-                current.load(Ordering::SeqCst)
-            );
-            resume_unwind(payload);
+    let at = Arc::clone(&current);
+    let all = move || {
+        let (progress, start) = (progress("round"), Instant::now());
+        for seed in seeds.clone() {
+            at.store(seed, Ordering::SeqCst);
+            round(seed);
+            progress.tick();
+            let done = seed + 1;
+            if done % 1_000 == 0 {
+                eprintln!("{done} of {} rounds, {:.0?}", seeds.end, start.elapsed());
+            }
         }
-        let done = first + CHUNK;
-        if done % 1_000 == 0 {
-            eprintln!("{done} of {} rounds, {:.0?}", seeds.end, start.elapsed());
-        }
+    };
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| within(all))) {
+        let seed = current.load(Ordering::SeqCst);
+        eprintln!("failed with LOOPGROUP_SEED={seed}");
+        resume_unwind(payload);
     }
 }
 

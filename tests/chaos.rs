@@ -23,7 +23,7 @@ use loopgroup::net::{Server, TcpListener, TcpStream};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
 use socket2::SockRef;
-use util::{Door, alone, entries, eventually, within};
+use util::{Door, alone, entries, eventually, progress, within};
 
 /// The longest that a connection may take, from its first byte to its end.
 const BOUND: Duration = Duration::from_secs(20);
@@ -500,9 +500,11 @@ fn number(name: &str) -> Option<u64> {
 fn storms(seeds: std::ops::Range<u64>, time: Duration) {
     let (start, mut line, mut bytes) = (Instant::now(), Instant::now(), 0);
     let world = Arc::new(World::new());
+    let progress = progress("storm");
     // What is made once, is made.
     for seed in 0..2 {
         world.weather(Storm::of(seed)).unwrap();
+        progress.tick();
     }
     let before = world.held();
     for seed in seeds.clone() {
@@ -516,6 +518,7 @@ fn storms(seeds: std::ops::Range<u64>, time: Duration) {
         eventually(&format!("nothing is left; {replay}"), || {
             world.held() == before
         });
+        progress.tick();
         if line.elapsed() > Duration::from_secs(10) {
             line = Instant::now();
             let (storms, mib) = (seed + 1 - seeds.start, bytes >> 20);

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::panic::catch_unwind;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -23,7 +24,7 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
-use util::{alone, entries, eventually, setting};
+use util::{Door, Progress, alone, entries, eventually, progress, setting, within_for};
 
 struct Counting;
 
@@ -115,6 +116,7 @@ async fn come_and_go(
     listener: Rc<TcpListener>,
     address: SocketAddr,
     workers: EventLoop,
+    progress: Progress,
 ) -> io::Result<usize> {
     let mut served = 0;
     for _ in 0..times {
@@ -136,6 +138,7 @@ async fn come_and_go(
         let error = serving.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
         served += 1;
+        progress.tick();
     }
     Ok(served)
 }
@@ -145,12 +148,13 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     alone("connections_that_come_and_go_leave_nothing_behind", || {
         let group = EventLoopGroup::new(2).unwrap();
         group.start().unwrap();
+        let progress = progress("connection");
         let run = |times: usize| {
-            let workers = group.loops()[1].clone();
+            let (workers, progress) = (group.loops()[1].clone(), progress.clone());
             let main = group.loops()[0].spawn_with(move || async move {
                 let listener = Rc::new(TcpListener::bind("127.0.0.1:0").await?);
                 let address = listener.local_addr()?;
-                come_and_go(times, listener, address, workers).await
+                come_and_go(times, listener, address, workers, progress).await
             });
             assert_eq!(block_on(main).unwrap().unwrap(), times);
         };
@@ -168,6 +172,28 @@ fn connections_that_come_and_go_leave_nothing_behind() {
         assert_eq!(before.slots, 0);
         assert_eq!(Held::now(&group), before);
     });
+}
+
+#[test]
+fn a_test_that_goes_on_has_all_the_time_and_one_that_stops_is_told_where() {
+    let limit = Duration::from_secs(1);
+    within_for(limit, move || {
+        let (progress, start) = (progress("moment"), Instant::now());
+        while start.elapsed() < 5 * limit / 2 {
+            progress.tick();
+            thread::yield_now();
+        }
+    });
+    let stuck = || {
+        within_for(limit / 10, || {
+            let progress = progress("connection");
+            (1..12_345).for_each(|_| progress.tick());
+            Door::new().pass();
+        });
+    };
+    let payload = catch_unwind(stuck).unwrap_err();
+    let text = payload.downcast_ref::<String>().unwrap();
+    assert_eq!(text, "watchdog: no progress for 100ms at connection 12,345");
 }
 
 #[test]
@@ -267,11 +293,14 @@ fn refused_connections_leave_nothing_behind() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = gone.local_addr().unwrap();
         drop(gone);
+        let progress = progress("connection");
         let run = |times: usize| {
+            let progress = progress.clone();
             let main = group.spawn(async move {
                 for _ in 0..times {
                     let error = TcpStream::connect(address).await.unwrap_err();
                     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+                    progress.tick();
                 }
             });
             block_on(main).unwrap();
@@ -374,6 +403,7 @@ fn what_a_peer_sends_is_never_allocated_for() {
     const BUFFER: usize = 4 << 10;
     alone("what_a_peer_sends_is_never_allocated_for", || {
         eventually("all threads wait", others_sleep);
+        let progress = progress("read");
         let main = async {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let mut peer = std::net::TcpStream::connect(listener.local_addr()?)?;
@@ -396,6 +426,7 @@ fn what_a_peer_sends_is_never_allocated_for() {
                 let n = stream.read(&mut buf).await?;
                 assert_ne!(n, 0);
                 read += n;
+                progress.tick();
             }
             for _ in 0..100 {
                 one.send(&datagram).await?;

@@ -7,12 +7,12 @@ mod util;
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use futures::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use loopgroup::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use loopgroup::{EventLoop, EventLoopGroup, JoinHandle, block_on};
+use util::{Progress, progress, within};
 
 const LARGEST: usize = 256 << 10;
 const LONG: Duration = Duration::from_secs(30);
@@ -22,22 +22,6 @@ fn volume() -> u64 {
     let default = if cfg!(debug_assertions) { 64 } else { 1024 };
     let asked = std::env::var("LOOPGROUP_INTEGRITY_MIB").ok();
     asked.map_or(default, |mib| mib.parse().expect("a number of MiB")) << 20
-}
-
-/// The watchdog, with as much time as the volume asks for: 10 MiB a second are slow.
-#[track_caller]
-fn within(bytes: u64, body: impl FnOnce() + Send + 'static) {
-    let (tx, rx) = mpsc::channel();
-    let body = thread::spawn(move || {
-        body();
-        let _ = tx.send(());
-    });
-    let time = util::patiently(util::WATCHDOG) + Duration::from_secs(bytes / (10 << 20));
-    let end = rx.recv_timeout(time);
-    assert_ne!(end, Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
-    if let Err(payload) = body.join() {
-        std::panic::resume_unwind(payload);
-    }
 }
 
 /// Marsaglia's xorshift.
@@ -163,7 +147,12 @@ async fn send(mut write: impl AsyncWrite + Unpin, seed: u64, len: u64) -> io::Re
 }
 
 /// Receives `len` bytes and the server's word on them, up to the end; returns their hash.
-async fn receive(mut read: impl AsyncRead + Unpin, seed: u64, len: u64) -> io::Result<[u8; 16]> {
+async fn receive(
+    mut read: impl AsyncRead + Unpin,
+    seed: u64,
+    len: u64,
+    progress: Progress,
+) -> io::Result<[u8; 16]> {
     let (mut random, mut hash) = (Random::new(!seed), Hash::default());
     let mut buf = vec![0; LARGEST];
     while hash.len < len {
@@ -172,6 +161,7 @@ async fn receive(mut read: impl AsyncRead + Unpin, seed: u64, len: u64) -> io::R
         let n = read.read(&mut buf[..asked]).await?;
         assert_ne!(n, 0, "an end after {} of {len} bytes", hash.len);
         hash.update(&buf[..n]);
+        progress.tick();
     }
     let mut trailer = [0; 16];
     read.read_exact(&mut trailer).await?;
@@ -194,7 +184,8 @@ fn client(
     len: u64,
 ) -> (JoinHandle<Sum>, JoinHandle<Sum>) {
     let sending = group.spawn(send(write, seed, len));
-    (sending, group.spawn(receive(read, seed, len)))
+    let receiving = receive(read, seed, len, progress("read"));
+    (sending, group.spawn(receiving))
 }
 
 /// Waits for all clients and compares; nothing may be left of them.
@@ -246,7 +237,7 @@ fn the_hash_does_not_care_how_bytes_are_cut_but_for_each_of_them() {
 fn sixty_four_tcp_connections_carry_every_byte_both_ways() {
     const CONNECTIONS: u64 = 64;
     let volume = volume();
-    within(volume, move || {
+    within(move || {
         let group = EventLoopGroup::new(2).unwrap();
         let (tx, rx) = mpsc::channel();
         let workers = group.clone();
@@ -276,7 +267,7 @@ fn sixty_four_tcp_connections_carry_every_byte_both_ways() {
 fn sixteen_unix_connections_carry_every_byte_both_ways() {
     const CONNECTIONS: u64 = 16;
     let volume = volume() / 4;
-    within(volume, move || {
+    within(move || {
         let file = format!("loopgroup-{}-integrity", std::process::id());
         let path: PathBuf = std::env::temp_dir().join(file);
         let _ = std::fs::remove_file(&path);

@@ -21,7 +21,8 @@ use std::time::Duration;
 use loopgroup::EventLoopGroup;
 use loopgroup::blocking::BlockingGroup;
 use util::{
-    DropCount, alone, entries, eventually, eventually_within, patiently, setting, thread_of,
+    DropCount, alone, entries, eventually, eventually_within, patiently, progress, setting,
+    thread_of,
 };
 
 struct Counting;
@@ -73,6 +74,7 @@ fn repeat(times: u64, cycle: impl FnMut()) {
 fn repeat_with(patience: Duration, times: u64, mut cycle: impl FnMut()) {
     // The threads of the test harness allocate on their way into their own waits.
     eventually("the harness waits for this test", others_sleep);
+    let progress = progress("cycle");
     let threads = || entries("/proc/self/task");
     let few = threads();
     // The system lists a thread for a moment after it was joined.
@@ -84,6 +86,7 @@ fn repeat_with(patience: Duration, times: u64, mut cycle: impl FnMut()) {
     let before = held();
     for done in 1..=times {
         cycle();
+        progress.tick();
         if done % 10_000 == 0 {
             eprintln!("{done} of {times} cycles: {:?}", held());
         }

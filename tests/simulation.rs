@@ -35,7 +35,7 @@ use loopgroup::{
     EventLoop, EventLoopGroup, HookId, JoinError, JoinHandle, LeastLoaded, LoopBound,
     PreferCurrent, RejectReason, Scheduled, State, TerminationReport,
 };
-use util::{setting, within};
+use util::{progress, setting, within};
 
 /// SplitMix64.
 #[derive(Clone, Debug)]
@@ -1101,8 +1101,6 @@ fn live(seed: u64, bug: Option<Bug>) -> Result<u64, Vec<String>> {
 
 #[test]
 fn the_promises_hold_in_thousands_of_random_lives() {
-    /// Lives under one watchdog.
-    const CHUNK: u64 = 1_000;
     let seeds = match setting("LOOPGROUP_SEED") {
         Some(seed) => seed..seed + 1,
         None => {
@@ -1115,24 +1113,24 @@ fn the_promises_hold_in_thousands_of_random_lives() {
         }
     };
     let start = Instant::now();
-    for first in seeds.clone().step_by(CHUNK as usize) {
-        let chunk = first..seeds.end.min(first + CHUNK);
-        within(move || {
-            for seed in chunk {
-                let lived = catch_unwind(AssertUnwindSafe(|| live(seed, None)));
-                if !matches!(lived, Ok(Ok(_))) {
-                    panic!(
-                        "seed {seed}: {lived:?}\nreplay it: \
-                         LOOPGROUP_SEED={seed} cargo test --test simulation -- promises"
-                    );
-                }
+    let all = seeds.clone();
+    within(move || {
+        let progress = progress("life");
+        for seed in all.clone() {
+            let lived = catch_unwind(AssertUnwindSafe(|| live(seed, None)));
+            if !matches!(lived, Ok(Ok(_))) {
+                panic!(
+                    "seed {seed}: {lived:?}\nreplay it: \
+                     LOOPGROUP_SEED={seed} cargo test --test simulation -- promises"
+                );
             }
-        });
-        let done = first + CHUNK;
-        if done % 10_000 == 0 {
-            eprintln!("{done} of {} seeds, {:.0?}", seeds.end, start.elapsed());
+            progress.tick();
+            let done = seed + 1;
+            if done % 10_000 == 0 {
+                eprintln!("{done} of {} seeds, {:.0?}", all.end, start.elapsed());
+            }
         }
-    }
+    });
     let (count, time) = (seeds.end - seeds.start, start.elapsed());
     eprintln!("{count} seeds, {:?} each", time / count as u32);
 }

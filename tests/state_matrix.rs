@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures::future::lazy;
 use loopgroup::testing::TestLoop;
 use loopgroup::{EventLoop, EventLoopGroup, JoinError, JoinHandle, PanicSite};
-use util::within;
+use util::{progress, within};
 
 /// How the task comes to its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -776,10 +776,12 @@ fn compare(
     oracle: impl Fn(Cell) -> Seen,
     sabotage: Option<Sabotage>,
 ) -> (usize, Vec<String>) {
+    let progress = progress("cell");
     let (mut lived, mut wrong) = (0, Vec::new());
     for cell in cells.filter(|cell| cell.exists()) {
         lived += 1;
         let (seen, expected) = (observe(cell, sabotage), oracle(cell));
+        progress.tick();
         if seen != expected {
             wrong.push(format!(
                 "{cell:?}\n  is       {seen:?}\n  expected {expected:?}"

@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 
 use loopgroup::{EventLoopGroup, spawn_local, yield_now};
-use util::{DropCount, within};
+use util::{DropCount, progress, within};
 
 /// Wakers that are woken, one after the other, while their loop ends.
 const TASKS: usize = 10;
@@ -87,6 +87,7 @@ fn wakes_may_race_with_the_end_of_their_loop() {
     let races: usize = asked.map_or(5_000, |asked| asked.parse().unwrap());
     let rounds = races.div_ceil(TASKS);
     within(move || {
+        let progress = progress("round");
         let race = Arc::new(Race::default());
         let drops = DropCount::new();
         let other = Arc::clone(&race);
@@ -100,6 +101,7 @@ fn wakes_may_race_with_the_end_of_their_loop() {
             }
             race.wait_until(|race| race.turn.load(Ordering::SeqCst) == 2 * round + 2);
             assert_eq!(drops.get(), TASKS * (round + 1), "each future goes once");
+            progress.tick();
         }
         waking.join().unwrap();
     });
