@@ -10,6 +10,7 @@
 //!   one good wait are a failure.
 //! - Whoever waits for a descriptor is handed out, to be woken by the loop with nothing held.
 
+pub(crate) mod crowd;
 pub(crate) mod registered;
 pub(crate) mod registration;
 pub(crate) mod source;

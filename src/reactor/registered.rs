@@ -9,20 +9,24 @@
 //!   of which it pays for what it gets, and not for what it waits for.
 //! - Drop order: out of the selector, out of the table, then closed.
 
+mod waiter;
+
 use std::fmt;
-use std::future::Future;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 use mio::Interest;
 
 use crate::event_loop::EventLoop;
 use crate::event_loop::budget;
+use crate::reactor::crowd::Aim;
 use crate::reactor::registration::{Watched, shut};
-use crate::reactor::source::{Direction, Look, Source, Tick};
+use crate::reactor::source::{Direction, Enlisted, Look, Source, Tick};
 use crate::sync::Arc;
+
+pub(crate) use waiter::Waiter;
 
 /// A descriptor whose readiness can be awaited.
 ///
@@ -273,18 +277,8 @@ impl<T: AsFd> Registered<T> {
         direction: Direction,
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        budget::go_on().await;
-        if let Some(result) = self.try_fresh(&mut operation) {
-            return result;
-        }
-        loop {
-            let (source, tick) = self.ready(direction).await?;
-            let result = operation(self.get_ref());
-            if !would_block(&result) {
-                return result;
-            }
-            source.blocked(direction, tick);
-        }
+        let mut waiter = Waiter::new(self, direction, Aim::Take);
+        poll_fn(|cx| waiter.poll_io(cx, &mut operation)).await
     }
 
     /// Tries an operation on a descriptor that nobody has waited for: it may never have to wait at all.
@@ -305,7 +299,8 @@ impl<T: AsFd> Registered<T> {
 
     async fn wait(&self, direction: Direction) -> io::Result<()> {
         budget::go_on().await;
-        self.ready(direction).await.map(drop)
+        let mut waiter = Waiter::new(self, direction, Aim::Know);
+        poll_fn(|cx| waiter.poll_ready(cx)).await.map(drop)
     }
 
     fn poll_wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -315,26 +310,30 @@ impl<T: AsFd> Registered<T> {
 
     fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Ready<'_>> {
         self.poll_ready_or(direction, |source| {
-            source.store(direction, cx.waker().clone())
+            let spare = source.store(direction, cx.waker().clone());
+            // Stored first, looked at again after: see the invariants of `Source`.
+            let look = source.look(direction);
+            Enlisted { look, spare }
         })
     }
 
-    /// Looks whether it is ready, and has `store` leave a waker if it is not.
+    /// Looks whether it is ready, and has `enlist` leave a waker if it is not.
     ///
     /// An answer is paid for, an error too: a task that tries again after each must yield as well.
     fn poll_ready_or(
         &self,
         direction: Direction,
-        store: impl FnOnce(&Source) -> Option<Waker>,
+        enlist: impl FnOnce(&Source) -> Enlisted,
     ) -> Poll<Ready<'_>> {
         let source = self.watched.source_of(self.as_raw_fd());
         let ready = source.and_then(|source| {
-            if source.look(direction) == Look::NotReady {
-                // Stored first, looked at again after: see the invariants of `Source`.
-                let old = store(source);
-                drop(old);
+            let mut look = source.look(direction);
+            if look == Look::NotReady {
+                let enlisted = enlist(source);
+                look = enlisted.look;
+                drop(enlisted.spare);
             }
-            match source.look(direction) {
+            match look {
                 Look::Ready(tick) => Ok(Some((source, tick))),
                 Look::Shut => Err(shut()),
                 Look::NotReady => Ok(None),
@@ -345,14 +344,6 @@ impl<T: AsFd> Registered<T> {
         };
         budget::spend();
         Poll::Ready(ready)
-    }
-
-    fn ready(&self, direction: Direction) -> Readiness<'_, T> {
-        Readiness {
-            registered: self,
-            direction,
-            id: None,
-        }
     }
 }
 
@@ -409,34 +400,3 @@ fn would_block<R>(result: &io::Result<R>) -> bool {
 
 /// What is ready, and since when.
 type Ready<'a> = io::Result<(&'a Source, Tick)>;
-
-/// Waits for readiness; takes its waker out when it is dropped.
-struct Readiness<'a, T: AsFd> {
-    registered: &'a Registered<T>,
-    direction: Direction,
-    id: Option<u64>,
-}
-
-impl<'a, T: AsFd> Future for Readiness<'a, T> {
-    type Output = Ready<'a>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ready<'a>> {
-        let Readiness {
-            registered,
-            direction,
-            ref mut id,
-        } = *self;
-        registered.poll_ready_or(direction, |source| {
-            source.enlist(id, direction, cx.waker().clone())
-        })
-    }
-}
-
-impl<T: AsFd> Drop for Readiness<'_, T> {
-    fn drop(&mut self) {
-        if let (Some(id), Some(source)) = (self.id, self.registered.watched.source()) {
-            let waker = source.delist(id);
-            drop(waker);
-        }
-    }
-}

@@ -7,16 +7,45 @@
 //!   error to fetch, or urgent data, which a read stops at, stands until a call says `WouldBlock`: errors
 //!   are told once and then are over, and what was closed may be opened again (a FIFO). An error stands
 //!   for both directions, each of which has to find out by itself, and both are woken.
-//! - A waiter is stored first and the word looked at again after: of an event and a waiter that meet,
-//!   one sees the other (the waiters' lock orders them).
-//! - One place per direction for the poll traits, whose last caller counts, and a list for futures,
-//!   which take themselves out. So nothing piles up, and many tasks may wait for one socket.
+//! - An event sets its bits first and takes the waiters' lock after. A waiter looks at the word with that lock
+//!   held, or after it was: of an event and a waiter that meet, one sees the other.
+//! - One place per direction for the poll traits, whose last caller counts and is woken by every event; and a
+//!   [crowd](super::crowd) of futures, which take themselves out. So nothing piles up, and many tasks may wait
+//!   for one socket.
 //! - It knows nothing of loops and sockets.
+//!
+//! # The baton
+//!
+//! The selector reports edges: after one event there may be one datagram or many, and no further event until
+//! one more arrives. To wake every future that waits would cost as much as the crowd is large, for one
+//! datagram; to wake one and no more would leave the rest of the datagrams where they are. So an event that
+//! brings data gives a *baton* to the first future in line, and wakes that one only.
+//!
+//! - The holder tries its system call. Whatever comes of it but `WouldBlock`, and also if the future is dropped
+//!   before it is polled, the holder *leaves*, and [`leave`](Source::leave) passes the baton to the next in
+//!   line if the direction is still ready. It is the only place that does.
+//! - A holder that is told `WouldBlock` clears the readiness. If an event came in between, the clearing fails
+//!   and the holder tries again, baton in hand. Else it lines up again, in front, and the baton is over.
+//! - Futures that only want to know of readiness take nothing and never hold a baton: every event wakes them all.
+//!   The same goes for the poll functions' places.
+//! - An error, a hang-up, urgent data and the end of the loop concern everybody, and wake everybody.
+//!
+//! No wake-up is lost, because of one invariant: *while a direction is ready and a taker sleeps in line, an event
+//! is still about to take the lock, or somebody holds a baton.* A taker lies down with the lock held and the word
+//! not ready, so the event that makes it ready takes the lock later, finds the line not empty, and gives a baton
+//! out. From there on a baton ends in two ways, both under the lock: in `leave`, which passes it on if the
+//! word is ready; and in [`enlist`](Source::enlist), if the word is not. If the word is ready there, the holder
+//! keeps the baton and tries again. Who finds a direction ready without a baton (it has just come, or was woken
+//! together with all) may take what is there and owes nothing.
+//!
+//! Batons can be several, one for each event, on several loops; each success and each event wakes one future at
+//! most. A holder that is neither polled nor dropped keeps its baton: that is a future which ignores its waker.
 
 use std::task::Waker;
 
 use mio::event::Event;
 
+use crate::reactor::crowd::{Aim, Crowd, Key};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 const READABLE: usize = 1;
@@ -84,17 +113,19 @@ struct Waiters {
     crowd: Option<Box<Crowd>>,
 }
 
-#[derive(Debug, Default)]
-struct Crowd {
-    futures: Vec<Waiter>,
-    next: u64,
+/// The outcome of [`Source::enlist`], and a waker that is not needed any more, to be dropped with nothing held.
+#[derive(Debug)]
+pub(crate) struct Enlisted {
+    pub(crate) look: Look,
+    pub(crate) spare: Option<Waker>,
 }
 
+/// Who left, to be dropped; and who is next, to be woken. Both with nothing held.
 #[derive(Debug)]
-struct Waiter {
-    id: u64,
-    direction: Direction,
-    waker: Waker,
+#[must_use = "the baton is on its way to the next one"]
+pub(crate) struct Handover {
+    pub(crate) own: Option<Waker>,
+    pub(crate) next: Option<Waker>,
 }
 
 impl Source {
@@ -156,288 +187,82 @@ impl Source {
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
         let mut waiters = self.waiters.lock();
-        if bits & Direction::Read.mask() != 0 {
-            woken.extend(waiters.read.take());
-        }
-        if bits & Direction::Write.mask() != 0 {
-            woken.extend(waiters.write.take());
-        }
-        if let Some(crowd) = &mut waiters.crowd {
-            crowd.take(bits, woken);
+        for direction in [Direction::Read, Direction::Write] {
+            waiters.call(direction, bits, woken);
         }
     }
 
     /// Stores the waker of a poll function, in the place of the last one, which is handed out.
     pub(crate) fn store(&self, direction: Direction, waker: Waker) -> Option<Waker> {
         let mut waiters = self.waiters.lock();
-        match direction {
-            Direction::Read => waiters.read.replace(waker),
-            Direction::Write => waiters.write.replace(waker),
-        }
+        waiters.slot(direction).replace(waker)
     }
 
-    /// Stores the waker of a future under its id; the one that is not needed any more is handed out.
+    /// Has a future wait, unless the direction is ready or shut; its place is made when it first does.
     pub(crate) fn enlist(
         &self,
-        id: &mut Option<u64>,
+        key: &mut Option<Key>,
         direction: Direction,
+        aim: Aim,
         waker: Waker,
-    ) -> Option<Waker> {
+    ) -> Enlisted {
         let mut waiters = self.waiters.lock();
-        let crowd = waiters.crowd.get_or_insert_default();
-        let mut futures = crowd.futures.iter_mut();
-        if let Some(waiter) = futures.find(|one| Some(one.id) == *id) {
-            return Some(std::mem::replace(&mut waiter.waker, waker));
-        }
-        let fresh = crowd.next;
-        crowd.next += 1;
-        *id = Some(fresh);
-        crowd.futures.push(Waiter {
-            id: fresh,
-            direction,
-            waker,
-        });
-        None
+        // With the lock held: a holder of the baton must not lie down on a direction that is ready.
+        let look = self.look(direction);
+        let spare = if look == Look::NotReady {
+            let crowd = waiters.crowd.get_or_insert_default();
+            match *key {
+                Some(key) => crowd.again(key, waker),
+                None => {
+                    *key = Some(crowd.join(direction, aim, waker));
+                    None
+                }
+            }
+        } else {
+            Some(waker)
+        };
+        Enlisted { look, spare }
     }
 
-    /// Takes a future's waker out.
-    pub(crate) fn delist(&self, id: u64) -> Option<Waker> {
+    /// Takes a future out; the baton, if it held one, goes to the next in line if there is something left.
+    pub(crate) fn leave(&self, key: Key) -> Handover {
         let mut waiters = self.waiters.lock();
-        let futures = &mut waiters.crowd.as_mut()?.futures;
-        let index = futures.iter().position(|one| one.id == id)?;
-        Some(futures.swap_remove(index).waker)
+        let crowd = waiters.crowd.as_mut().expect("made when it was enlisted");
+        let left = crowd.leave(key);
+        let on = |way: &Direction| matches!(self.look(*way), Look::Ready(_));
+        let next = left.baton.filter(on).and_then(|way| crowd.call_one(way));
+        Handover {
+            own: left.waker,
+            next,
+        }
     }
 }
 
-impl Crowd {
-    /// Hands out who waits for one of `bits`.
-    fn take(&mut self, bits: usize, woken: &mut Vec<Waker>) {
-        let mut index = 0;
-        while index < self.futures.len() {
-            if bits & self.futures[index].direction.mask() != 0 {
-                woken.push(self.futures.swap_remove(index).waker);
-            } else {
-                index += 1;
-            }
+impl Waiters {
+    /// Hands out who has to be told of `bits` in one direction.
+    fn call(&mut self, direction: Direction, bits: usize, woken: &mut Vec<Waker>) {
+        if bits & direction.mask() == 0 {
+            return;
+        }
+        woken.extend(self.slot(direction).take());
+        let Some(crowd) = &mut self.crowd else {
+            return;
+        };
+        crowd.call_all(direction, Aim::Know, woken);
+        if bits & direction.mask() == direction.data() {
+            woken.extend(crowd.call_one(direction));
+        } else {
+            crowd.call_all(direction, Aim::Take, woken);
+        }
+    }
+
+    fn slot(&mut self, direction: Direction) -> &mut Option<Waker> {
+        match direction {
+            Direction::Read => &mut self.read,
+            Direction::Write => &mut self.write,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sync::Arc;
-
-    fn set(source: &Source, bits: usize) -> usize {
-        let mut woken = Vec::new();
-        source.set(bits, &mut woken);
-        woken.len()
-    }
-
-    fn ready(source: &Source, direction: Direction) -> bool {
-        matches!(source.look(direction), Look::Ready(_))
-    }
-
-    #[test]
-    fn a_clear_that_is_out_of_date_does_nothing() {
-        let source = Source::default();
-        set(&source, READABLE);
-        let Look::Ready(old) = source.look(Direction::Read) else {
-            panic!("it was set")
-        };
-        set(&source, READABLE); // an event between the system call and the clearing
-        source.blocked(Direction::Read, old);
-        assert!(ready(&source, Direction::Read), "the newer event stands");
-        let Look::Ready(new) = source.look(Direction::Read) else {
-            panic!("it stands")
-        };
-        source.blocked(Direction::Read, new);
-        assert_eq!(source.look(Direction::Read), Look::NotReady);
-    }
-
-    #[test]
-    fn clearing_one_direction_leaves_the_other() {
-        let source = Source::default();
-        set(&source, BITS & !SHUT);
-        let Look::Ready(tick) = source.look(Direction::Read) else {
-            panic!("it was set")
-        };
-        source.blocked(Direction::Read, tick);
-        assert!(!ready(&source, Direction::Read));
-        assert!(ready(&source, Direction::Write));
-    }
-
-    #[test]
-    fn what_is_closed_stays_ready_until_a_call_would_block() {
-        let source = Source::default();
-        set(&source, READABLE | READ_STANDS);
-        let Look::Ready(tick) = source.look(Direction::Read) else {
-            panic!("it was set")
-        };
-        source.short(Direction::Read, tick);
-        assert!(
-            ready(&source, Direction::Read),
-            "the end of the stream can be read"
-        );
-        assert!(!ready(&source, Direction::Write));
-        source.blocked(Direction::Read, tick);
-        assert_eq!(source.look(Direction::Read), Look::NotReady);
-    }
-
-    #[test]
-    fn one_error_event_wakes_both_directions_once() {
-        let source = Source::default();
-        let noop = || Waker::noop().clone();
-        drop(source.store(Direction::Read, noop()));
-        drop(source.store(Direction::Write, noop()));
-        let mut id = None;
-        drop(source.enlist(&mut id, Direction::Write, noop()));
-        assert_eq!(set(&source, READ_STANDS | WRITE_STANDS), 3);
-        assert_eq!(set(&source, READ_STANDS), 0, "nobody is woken twice");
-        assert!(ready(&source, Direction::Read) && ready(&source, Direction::Write));
-    }
-
-    #[test]
-    fn waiters_do_not_pile_up_and_futures_take_themselves_out() {
-        let source = Source::default();
-        let noop = || Waker::noop().clone();
-        let (mut first, mut second) = (None, None);
-        for _ in 0..10 {
-            drop(source.store(Direction::Read, noop()));
-            drop(source.enlist(&mut first, Direction::Read, noop()));
-            drop(source.enlist(&mut second, Direction::Read, noop()));
-        }
-        assert!(source.delist(first.unwrap()).is_some());
-        assert!(source.delist(first.unwrap()).is_none());
-        assert_eq!(
-            set(&source, READABLE),
-            2,
-            "the poll place and the second future"
-        );
-        assert!(source.delist(second.unwrap()).is_none());
-    }
-
-    #[test]
-    fn a_shut_source_says_so_in_both_directions() {
-        let source = Source::default();
-        drop(source.store(Direction::Read, Waker::noop().clone()));
-        let mut woken = Vec::new();
-        source.shut(&mut woken);
-        assert_eq!(woken.len(), 1);
-        assert_eq!(source.look(Direction::Read), Look::Shut);
-        assert_eq!(source.look(Direction::Write), Look::Shut);
-    }
-
-    #[test]
-    fn the_tick_wraps_without_touching_the_bits() {
-        let source = Source::default();
-        source.word.store(!BITS, Ordering::Relaxed); // the last tick of all
-        set(&source, READABLE);
-        assert_eq!(source.word.load(Ordering::Relaxed), READABLE);
-    }
-
-    #[test]
-    fn a_short_call_after_the_wrap_of_the_tick_clears_too() {
-        let source = Source::default();
-        source.word.store(!BITS, Ordering::Relaxed);
-        set(&source, READABLE);
-        source.short(Direction::Read, Tick(0));
-        assert_eq!(source.look(Direction::Read), Look::NotReady);
-    }
-
-    #[test]
-    fn an_event_wakes_its_own_direction_only() {
-        for (direction, bit, other) in [
-            (Direction::Read, READABLE, WRITABLE),
-            (Direction::Write, WRITABLE, READABLE),
-        ] {
-            let source = Source::default();
-            let noop = || Waker::noop().clone();
-            drop(source.store(direction, noop()));
-            for one in [Direction::Read, Direction::Write, direction] {
-                drop(source.enlist(&mut None, one, noop()));
-            }
-            assert_eq!(set(&source, other), 1, "the future of the other direction");
-            assert_eq!(set(&source, bit), 3);
-            assert_eq!(set(&source, bit | other), 0);
-            let Look::Ready(tick) = source.look(direction) else {
-                panic!("it was set")
-            };
-            source.short(direction, tick);
-            assert_eq!(source.look(direction), Look::NotReady);
-            assert_eq!(bits(&source), other, "the other direction is as it was");
-        }
-    }
-
-    #[test]
-    fn a_future_takes_its_own_waker_out() {
-        struct Quiet;
-        impl std::task::Wake for Quiet {
-            fn wake(self: Arc<Self>) {}
-        }
-        let source = Source::default();
-        let wakers = [0; 3].map(|_| Waker::from(Arc::new(Quiet)));
-        let ids = wakers.each_ref().map(|waker| {
-            let mut id = None;
-            drop(source.enlist(&mut id, Direction::Read, waker.clone()));
-            id.unwrap()
-        });
-        for index in [1, 0, 2] {
-            let waker = source.delist(ids[index]).unwrap();
-            assert!(waker.will_wake(&wakers[index]));
-        }
-    }
-
-    /// What a selector reports of `fd` now.
-    fn reported(fd: &impl std::os::fd::AsRawFd) -> Source {
-        let mut poll = mio::Poll::new().unwrap();
-        let fd = fd.as_raw_fd();
-        let mut watched = mio::unix::SourceFd(&fd);
-        let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
-        let registry = poll.registry();
-        registry
-            .register(&mut watched, mio::Token(0), both)
-            .unwrap();
-        let mut events = mio::Events::with_capacity(1);
-        let long = std::time::Duration::from_secs(30);
-        poll.poll(&mut events, Some(long)).unwrap();
-        let source = Source::default();
-        source.report(events.iter().next().unwrap(), &mut Vec::new());
-        source
-    }
-
-    fn bits(source: &Source) -> usize {
-        source.word.load(Ordering::Relaxed) & BITS
-    }
-
-    #[test]
-    fn what_the_selector_reports_is_what_is_noted() {
-        use std::io::Write;
-        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(bits(&reported(&one)), WRITABLE);
-        other.write_all(b"x").unwrap();
-        assert_eq!(bits(&reported(&one)), READABLE | WRITABLE);
-        other.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(bits(&reported(&one)), READABLE | WRITABLE | READ_STANDS);
-        drop(other);
-        let both = READABLE | WRITABLE | READ_STANDS | WRITE_STANDS;
-        assert_eq!(bits(&reported(&one)), both);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn an_error_stands_for_both_directions() {
-        let address = {
-            let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-            gone.local_addr().unwrap()
-        };
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(address).unwrap();
-        socket.send(b"x").unwrap(); // nobody is there, and the answer says so
-        let source = reported(&socket);
-        assert_eq!(
-            bits(&source) & (READ_STANDS | WRITE_STANDS),
-            READ_STANDS | WRITE_STANDS
-        );
-    }
-}
+mod tests;

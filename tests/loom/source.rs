@@ -1,6 +1,6 @@
 //! The readiness of one descriptor, reported by true events of mio's.
 
-use std::os::unix::net::UnixStream as Socket;
+use std::os::unix::net::UnixStream as StdStream;
 use std::sync::LazyLock;
 use std::task::Waker;
 
@@ -11,19 +11,20 @@ use waker_fn::waker_fn;
 
 use super::{explore, explore_core};
 use crate::park::Parker;
-use crate::reactor::source::{Direction, Look, Source};
+use crate::reactor::crowd::{Aim, Key};
+use crate::reactor::source::{Direction, Handover, Look, Source};
 use crate::reactor::table::Table;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, thread};
 
 /// What the selector says of a socket.
 struct Reported {
     events: Events,
-    _sockets: (UnixStream, Socket),
+    _sockets: (UnixStream, StdStream),
 }
 
 impl Reported {
     fn about(interest: Interest) -> Reported {
-        let (one, other) = Socket::pair().unwrap();
+        let (one, other) = StdStream::pair().unwrap();
         std::io::Write::write_all(&mut &other, b"x").unwrap();
         let mut one = UnixStream::from_std(one);
         let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(1));
@@ -79,23 +80,77 @@ fn wait(source: &Source, direction: Direction) -> Look {
     }
 }
 
-/// Waits as a future of `Registered` does.
-fn wait_in_the_crowd(source: &Source, direction: Direction) -> Look {
+/// What a future of `Registered` does when it has an outcome, or is dropped.
+fn leave(source: &Source, key: Option<Key>) {
+    if let Some(key) = key {
+        let Handover { own, next } = source.leave(key);
+        next.into_iter().for_each(Waker::wake);
+        drop(own);
+    }
+}
+
+/// Polls as a future of `Registered` does.
+fn poll(
+    source: &Source,
+    key: &mut Option<Key>,
+    direction: Direction,
+    aim: Aim,
+    parker: &Arc<Parker>,
+) -> Look {
+    match source.look(direction) {
+        Look::NotReady => source.enlist(key, direction, aim, unparks(parker)).look,
+        look => look,
+    }
+}
+
+/// Waits as a future of `Registered` does, and takes nothing.
+fn wait_in_the_crowd(source: &Source, direction: Direction, aim: Aim) -> Look {
     let parker = Arc::new(Parker::new());
-    let mut id = None;
+    let mut key = None;
     let look = loop {
-        if source.look(direction) == Look::NotReady {
-            drop(source.enlist(&mut id, direction, unparks(&parker)));
-        }
-        match source.look(direction) {
+        match poll(source, &mut key, direction, aim, &parker) {
             Look::NotReady => assert!(parker.park(None)),
             look => break look,
         }
     };
-    if let Some(id) = id {
-        drop(source.delist(id));
-    }
+    leave(source, key);
     look
+}
+
+/// How much there is to be read from a socket.
+type Socket = AtomicUsize;
+
+/// Takes one, as `recv` does.
+fn take(source: &Source, socket: &Socket) {
+    take_after(0, source, socket);
+}
+
+/// As `take`, and polls so often without having been woken.
+fn take_after(mut restless: usize, source: &Source, socket: &Socket) {
+    let parker = Arc::new(Parker::new());
+    let mut key = None;
+    loop {
+        match poll(source, &mut key, Direction::Read, Aim::Take, &parker) {
+            Look::Ready(tick) => {
+                let one = |some: usize| some.checked_sub(1);
+                let taken = socket.fetch_update(Ordering::AcqRel, Ordering::Acquire, one);
+                if taken.is_ok() {
+                    break;
+                }
+                source.blocked(Direction::Read, tick);
+            }
+            Look::NotReady if restless > 0 => restless -= 1,
+            Look::NotReady => assert!(parker.park(None)),
+            Look::Shut => panic!("nobody shuts it"),
+        }
+    }
+    leave(source, key);
+}
+
+/// Something arrives, and the selector says so.
+fn arrive(source: &Source, socket: &Socket, many: usize) {
+    socket.fetch_add(many, Ordering::AcqRel);
+    report(source, READABLE.event());
 }
 
 fn on_a_thread<T: 'static>(
@@ -192,8 +247,10 @@ fn a_reader_and_a_writer_clear_nothing_but_their_own_direction() {
 fn every_future_that_waits_for_a_descriptor_is_woken() {
     explore(|| {
         let source = Arc::new(Source::default());
-        let one = on_a_thread(&source, |source| wait_in_the_crowd(source, Direction::Read));
-        let other = on_a_thread(&source, |source| wait_in_the_crowd(source, Direction::Read));
+        let take = |source: &Source| wait_in_the_crowd(source, Direction::Read, Aim::Take);
+        let know = |source: &Source| wait_in_the_crowd(source, Direction::Read, Aim::Know);
+        let one = on_a_thread(&source, take);
+        let other = on_a_thread(&source, know);
         report(&source, READABLE.event());
         assert!(matches!(one.join().unwrap(), Look::Ready(_)));
         assert!(matches!(other.join().unwrap(), Look::Ready(_)));
@@ -201,24 +258,88 @@ fn every_future_that_waits_for_a_descriptor_is_woken() {
 }
 
 #[test]
-fn a_future_that_goes_away_takes_nobody_but_itself_along() {
+fn of_one_event_for_two_datagrams_each_of_two_takers_gets_one() {
+    explore_core(|| {
+        let (source, socket) = (Arc::new(Source::default()), Arc::new(Socket::new(0)));
+        let theirs = Arc::clone(&socket);
+        let one = on_a_thread(&source, move |source| take(source, &theirs));
+        let theirs = Arc::clone(&socket);
+        let other = on_a_thread(&source, move |source| take(source, &theirs));
+        arrive(&source, &socket, 2);
+        one.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn of_two_events_each_of_two_takers_gets_one() {
     explore(|| {
-        let source = Arc::new(Source::default());
-        let stays = on_a_thread(&source, |source| wait_in_the_crowd(source, Direction::Read));
+        let (source, socket) = (Arc::new(Source::default()), Arc::new(Socket::new(0)));
+        let theirs = Arc::clone(&socket);
+        let one = on_a_thread(&source, move |source| take(source, &theirs));
+        let theirs = Arc::clone(&socket);
+        let other = on_a_thread(&source, move |source| take(source, &theirs));
+        arrive(&source, &socket, 1);
+        arrive(&source, &socket, 1);
+        one.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_taker_that_is_polled_as_the_event_comes_keeps_the_baton() {
+    explore(|| {
+        let (source, socket) = (Arc::new(Source::default()), Arc::new(Socket::new(0)));
+        // The restless one is first in line, so that it is the one which gets the baton.
+        let theirs = Arc::clone(&socket);
+        let one = on_a_thread(&source, move |source| take_after(1, source, &theirs));
+        let theirs = Arc::clone(&socket);
+        let other = on_a_thread(&source, move |source| take(source, &theirs));
+        arrive(&source, &socket, 2);
+        one.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_baton_that_meets_a_cancel_reaches_the_next_one() {
+    explore_core(|| {
+        let (source, socket) = (Arc::new(Source::default()), Arc::new(Socket::new(0)));
+        let theirs = Arc::clone(&socket);
+        let stays = on_a_thread(&source, move |source| take(source, &theirs));
         let goes = on_a_thread(&source, |source| {
+            let mut key = None;
+            let parker = Arc::new(Parker::new());
+            poll(source, &mut key, Direction::Read, Aim::Take, &parker);
+            leave(source, key);
+        });
+        arrive(&source, &socket, 1);
+        stays.join().unwrap();
+        goes.join().unwrap();
+    });
+}
+
+#[test]
+fn who_wants_to_know_and_goes_away_takes_nothing_along() {
+    explore(|| {
+        let (source, socket) = (Arc::new(Source::default()), Arc::new(Socket::new(0)));
+        let theirs = Arc::clone(&socket);
+        let takes = on_a_thread(&source, move |source| take(source, &theirs));
+        let knows = on_a_thread(&source, |source| {
             let woken = Arc::new(AtomicBool::new(false));
             let wakes = Arc::clone(&woken);
             let waker = waker_fn(move || wakes.store(true, Ordering::Release));
-            let mut id = None;
-            drop(source.enlist(&mut id, Direction::Read, waker));
-            let taken_out = source.delist(id.unwrap()).is_some();
-            // Either it got its waker back, or the event has it and uses it.
-            (taken_out, woken)
+            let mut key = None;
+            let enlisted = source.enlist(&mut key, Direction::Read, Aim::Know, waker);
+            let waited = enlisted.look == Look::NotReady;
+            let taken_out = key.is_some_and(|key| source.leave(key).own.is_some());
+            // If it waited, it got its waker back, or the event has it and uses it.
+            (waited, taken_out, woken)
         });
-        report(&source, READABLE.event());
-        assert!(matches!(stays.join().unwrap(), Look::Ready(_)));
-        let (taken_out, woken) = goes.join().unwrap();
-        assert_ne!(taken_out, woken.load(Ordering::Acquire));
+        arrive(&source, &socket, 1);
+        takes.join().unwrap();
+        let (waited, taken_out, woken) = knows.join().unwrap();
+        assert!(!waited || taken_out != woken.load(Ordering::Acquire));
     });
 }
 
@@ -228,7 +349,7 @@ fn nobody_is_left_waiting_for_a_loop_that_is_gone() {
         let source = Arc::new(Source::default());
         let reader = on_a_thread(&source, |source| wait(source, Direction::Read));
         let writer = on_a_thread(&source, |source| {
-            wait_in_the_crowd(source, Direction::Write)
+            wait_in_the_crowd(source, Direction::Write, Aim::Take)
         });
         shut(&source);
         assert_eq!(reader.join().unwrap(), Look::Shut);
@@ -244,7 +365,7 @@ fn a_descriptor_that_comes_while_the_table_closes_is_refused_or_shut() {
         let table = Arc::new(Table::new(poll.registry().try_clone().unwrap()));
         let late = Arc::clone(&table);
         let registering = thread::spawn(move || {
-            let (socket, _other) = Socket::pair().unwrap();
+            let (socket, _other) = StdStream::pair().unwrap();
             let source = Arc::new(Source::default());
             match late.register(socket.as_raw_fd(), &source) {
                 Some(token) => {

@@ -1,0 +1,89 @@
+//! A place in the crowd that waits for a descriptor.
+//!
+//! - The place is kept from the first wait until the operation has an outcome, across attempts that would block:
+//!   that keeps the turn. Success, failure and cancellation leave the same way, so the baton that
+//!   [`source`](crate::reactor::source) tells of is passed on by all of them.
+//! - The next one is woken with nothing held; a waker that panics is contained, as this may be a destructor.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll, ready};
+
+use super::{Ready, Registered, would_block};
+use crate::event_loop::budget;
+use crate::reactor::crowd::{Aim, Key};
+use crate::reactor::source::{Direction, Handover};
+
+/// One of any number that wait; it leaves when it has what it waited for, or is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiter<'a, T: AsFd> {
+    registered: &'a Registered<T>,
+    direction: Direction,
+    aim: Aim,
+    key: Option<Key>,
+}
+
+impl<'a, T: AsFd> Waiter<'a, T> {
+    /// A waiter that has no place yet: it takes one when there is something to wait for.
+    pub(crate) fn new(registered: &'a Registered<T>, direction: Direction, aim: Aim) -> Self {
+        Waiter {
+            registered,
+            direction,
+            aim,
+            key: None,
+        }
+    }
+
+    /// Polls an operation until it does not say `WouldBlock`; the next poll begins another one.
+    pub(crate) fn poll_io<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        operation: &mut impl FnMut(&T) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        if self.key.is_none() {
+            ready!(budget::poll_go_on(cx));
+            if let Some(result) = self.registered.try_fresh(operation) {
+                return Poll::Ready(result);
+            }
+        }
+        loop {
+            let (source, tick) = ready!(self.poll_ready(cx))?;
+            let result = operation(self.registered.get_ref());
+            if !would_block(&result) {
+                self.leave();
+                return Poll::Ready(result);
+            }
+            source.blocked(self.direction, tick);
+        }
+    }
+
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Ready<'a>> {
+        let Waiter {
+            registered,
+            direction,
+            aim,
+            ref mut key,
+        } = *self;
+        registered.poll_ready_or(direction, |source| {
+            source.enlist(key, direction, aim, cx.waker().clone())
+        })
+    }
+
+    /// Gives the place up, and the baton to the next one if it was here.
+    fn leave(&mut self) {
+        let watched = &self.registered.watched;
+        if let (Some(key), Some(source)) = (self.key.take(), watched.source()) {
+            let Handover { own, next } = source.leave(key);
+            if let Some(home) = watched.home() {
+                home.wake_all(next);
+            }
+            drop(own);
+        }
+    }
+}
+
+impl<T: AsFd> Drop for Waiter<'_, T> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

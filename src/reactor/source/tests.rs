@@ -1,0 +1,267 @@
+//! What is noted of events, and who is woken for them.
+
+use super::*;
+
+fn set(source: &Source, bits: usize) -> usize {
+    let mut woken = Vec::new();
+    source.set(bits, &mut woken);
+    woken.len()
+}
+
+fn ready(source: &Source, direction: Direction) -> bool {
+    matches!(source.look(direction), Look::Ready(_))
+}
+
+#[test]
+fn a_clear_that_is_out_of_date_does_nothing() {
+    let source = Source::default();
+    set(&source, READABLE);
+    let Look::Ready(old) = source.look(Direction::Read) else {
+        panic!("it was set")
+    };
+    set(&source, READABLE); // an event between the system call and the clearing
+    source.blocked(Direction::Read, old);
+    assert!(ready(&source, Direction::Read), "the newer event stands");
+    let Look::Ready(new) = source.look(Direction::Read) else {
+        panic!("it stands")
+    };
+    source.blocked(Direction::Read, new);
+    assert_eq!(source.look(Direction::Read), Look::NotReady);
+}
+
+#[test]
+fn clearing_one_direction_leaves_the_other() {
+    let source = Source::default();
+    set(&source, BITS & !SHUT);
+    let Look::Ready(tick) = source.look(Direction::Read) else {
+        panic!("it was set")
+    };
+    source.blocked(Direction::Read, tick);
+    assert!(!ready(&source, Direction::Read));
+    assert!(ready(&source, Direction::Write));
+}
+
+#[test]
+fn what_is_closed_stays_ready_until_a_call_would_block() {
+    let source = Source::default();
+    set(&source, READABLE | READ_STANDS);
+    let Look::Ready(tick) = source.look(Direction::Read) else {
+        panic!("it was set")
+    };
+    source.short(Direction::Read, tick);
+    assert!(
+        ready(&source, Direction::Read),
+        "the end of the stream can be read"
+    );
+    assert!(!ready(&source, Direction::Write));
+    source.blocked(Direction::Read, tick);
+    assert_eq!(source.look(Direction::Read), Look::NotReady);
+}
+
+#[test]
+fn one_error_event_wakes_both_directions_once() {
+    let source = Source::default();
+    let noop = || Waker::noop().clone();
+    drop(source.store(Direction::Read, noop()));
+    drop(source.store(Direction::Write, noop()));
+    for aim in [Aim::Take, Aim::Take, Aim::Know] {
+        drop(source.enlist(&mut None, Direction::Write, aim, noop()));
+    }
+    assert_eq!(set(&source, READ_STANDS | WRITE_STANDS), 5);
+    assert_eq!(set(&source, READ_STANDS), 0, "nobody is woken twice");
+    assert!(ready(&source, Direction::Read) && ready(&source, Direction::Write));
+}
+
+#[test]
+fn waiters_do_not_pile_up_and_futures_take_themselves_out() {
+    let source = Source::default();
+    let noop = || Waker::noop().clone();
+    let (mut first, mut second) = (None, None);
+    for _ in 0..10 {
+        drop(source.store(Direction::Read, noop()));
+        drop(source.enlist(&mut first, Direction::Read, Aim::Take, noop()));
+        drop(source.enlist(&mut second, Direction::Read, Aim::Take, noop()));
+    }
+    assert!(source.leave(first.unwrap()).own.is_some());
+    assert_eq!(
+        set(&source, READABLE),
+        2,
+        "the poll place and the second future"
+    );
+    assert!(source.leave(second.unwrap()).own.is_none());
+}
+
+#[test]
+fn a_shut_source_says_so_in_both_directions() {
+    let source = Source::default();
+    drop(source.store(Direction::Read, Waker::noop().clone()));
+    let mut woken = Vec::new();
+    source.shut(&mut woken);
+    assert_eq!(woken.len(), 1);
+    assert_eq!(source.look(Direction::Read), Look::Shut);
+    assert_eq!(source.look(Direction::Write), Look::Shut);
+}
+
+#[test]
+fn the_tick_wraps_without_touching_the_bits() {
+    let source = Source::default();
+    source.word.store(!BITS, Ordering::Relaxed); // the last tick of all
+    set(&source, READABLE);
+    assert_eq!(source.word.load(Ordering::Relaxed), READABLE);
+}
+
+#[test]
+fn a_short_call_after_the_wrap_of_the_tick_clears_too() {
+    let source = Source::default();
+    source.word.store(!BITS, Ordering::Relaxed);
+    set(&source, READABLE);
+    source.short(Direction::Read, Tick(0));
+    assert_eq!(source.look(Direction::Read), Look::NotReady);
+}
+
+#[test]
+fn an_event_wakes_its_own_direction_only() {
+    for (direction, bit, other) in [
+        (Direction::Read, READABLE, WRITABLE),
+        (Direction::Write, WRITABLE, READABLE),
+    ] {
+        let source = Source::default();
+        let noop = || Waker::noop().clone();
+        drop(source.store(direction, noop()));
+        for one in [Direction::Read, Direction::Write, direction] {
+            drop(source.enlist(&mut None, one, Aim::Know, noop()));
+        }
+        assert_eq!(set(&source, other), 1, "the future of the other direction");
+        assert_eq!(set(&source, bit), 3);
+        assert_eq!(set(&source, bit | other), 0);
+        let Look::Ready(tick) = source.look(direction) else {
+            panic!("it was set")
+        };
+        source.short(direction, tick);
+        assert_eq!(source.look(direction), Look::NotReady);
+        assert_eq!(bits(&source), other, "the other direction is as it was");
+    }
+}
+
+/// Enlists takers of data to read, one for each count of polls.
+fn takers<const N: usize>(source: &Source) -> [Option<Key>; N] {
+    [(); N].map(|()| {
+        let mut key = None;
+        let waker = Waker::noop().clone();
+        drop(source.enlist(&mut key, Direction::Read, Aim::Take, waker));
+        key
+    })
+}
+
+/// Leaves; whether somebody else is woken for it.
+fn passes_on(source: &Source, key: Option<Key>) -> bool {
+    source.leave(key.unwrap()).next.is_some()
+}
+
+#[test]
+fn an_event_wakes_one_taker_and_each_that_leaves_wakes_the_next() {
+    let source = Source::default();
+    let [first, second, third] = takers(&source);
+    assert_eq!(set(&source, READABLE), 1);
+    assert!(passes_on(&source, first), "it took something");
+    assert!(passes_on(&source, second), "or was dropped");
+    assert!(!passes_on(&source, third), "nobody is left");
+}
+
+#[test]
+fn nothing_is_passed_on_that_is_not_there_or_was_not_held() {
+    let source = Source::default();
+    let [first, second, third] = takers(&source);
+    assert_eq!(set(&source, READABLE), 1);
+    assert!(!passes_on(&source, second), "the first one holds the baton");
+    let Look::Ready(tick) = source.look(Direction::Read) else {
+        panic!("it was set")
+    };
+    source.blocked(Direction::Read, tick);
+    assert!(!passes_on(&source, first));
+    assert_eq!(set(&source, READABLE), 1, "the third one waits still");
+    assert!(!passes_on(&source, third));
+}
+
+#[test]
+fn a_holder_does_not_lie_down_on_a_direction_that_is_ready() {
+    let source = Source::default();
+    let [mut first, second] = takers(&source);
+    assert_eq!(set(&source, READABLE), 1);
+    let waker = Waker::noop().clone();
+    let enlisted = source.enlist(&mut first, Direction::Read, Aim::Take, waker);
+    assert!(matches!(enlisted.look, Look::Ready(_)));
+    assert!(enlisted.spare.is_some(), "it was not stored");
+    assert!(passes_on(&source, first), "it holds the baton still");
+    drop(source.leave(second.unwrap()));
+}
+
+#[test]
+fn who_wants_to_know_swallows_nothing() {
+    let source = Source::default();
+    let noop = || Waker::noop().clone();
+    let mut knows = [None; 2];
+    for key in &mut knows {
+        drop(source.enlist(key, Direction::Read, Aim::Know, noop()));
+    }
+    let [first, second] = takers(&source);
+    assert_eq!(set(&source, READABLE), 3, "both of them, and one taker");
+    for key in knows {
+        assert!(!passes_on(&source, key), "it held no baton");
+    }
+    assert!(passes_on(&source, first));
+    drop(source.leave(second.unwrap()));
+}
+
+/// What a selector reports of `fd` now.
+fn reported(fd: &impl std::os::fd::AsRawFd) -> Source {
+    let mut poll = mio::Poll::new().unwrap();
+    let fd = fd.as_raw_fd();
+    let mut watched = mio::unix::SourceFd(&fd);
+    let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
+    let registry = poll.registry();
+    registry
+        .register(&mut watched, mio::Token(0), both)
+        .unwrap();
+    let mut events = mio::Events::with_capacity(1);
+    let long = std::time::Duration::from_secs(30);
+    poll.poll(&mut events, Some(long)).unwrap();
+    let source = Source::default();
+    source.report(events.iter().next().unwrap(), &mut Vec::new());
+    source
+}
+
+fn bits(source: &Source) -> usize {
+    source.word.load(Ordering::Relaxed) & BITS
+}
+
+#[test]
+fn what_the_selector_reports_is_what_is_noted() {
+    use std::io::Write;
+    let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert_eq!(bits(&reported(&one)), WRITABLE);
+    other.write_all(b"x").unwrap();
+    assert_eq!(bits(&reported(&one)), READABLE | WRITABLE);
+    other.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(bits(&reported(&one)), READABLE | WRITABLE | READ_STANDS);
+    drop(other);
+    let both = READABLE | WRITABLE | READ_STANDS | WRITE_STANDS;
+    assert_eq!(bits(&reported(&one)), both);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_error_stands_for_both_directions() {
+    let address = {
+        let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        gone.local_addr().unwrap()
+    };
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(address).unwrap();
+    socket.send(b"x").unwrap(); // nobody is there, and the answer says so
+    let source = reported(&socket);
+    assert_eq!(
+        bits(&source) & (READ_STANDS | WRITE_STANDS),
+        READ_STANDS | WRITE_STANDS
+    );
+}
