@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, UdpSocket, UnixListener};
 use loopgroup::time::sleep;
@@ -298,6 +298,11 @@ async fn one_client_at_a_time(mut crowd: Connections<'_>, connect: impl Fn()) {
     byte(crowd[1].poll());
 }
 
+/// The next connection of a stream of them.
+async fn next<S: Stream<Item = io::Result<T>> + Unpin, T>(mut incoming: S) -> io::Result<()> {
+    incoming.next().await.unwrap().map(drop)
+}
+
 #[test]
 fn acceptors_take_turns() {
     on_a_loop(|| async {
@@ -311,6 +316,60 @@ fn acceptors_take_turns() {
         let connect = || drop(net::UnixStream::connect(&path.0).unwrap());
         let accept = || Waiting::new(async { listener.accept().await.map(drop) });
         one_client_at_a_time((0..4).map(|_| accept()).collect(), connect).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn streams_of_tcp_connections_take_turns_with_each_other_and_with_acceptors() {
+    on_a_loop(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let connect = || drop(std::net::TcpStream::connect(address).unwrap());
+        let incoming = || Waiting::new(next(listener.incoming()));
+        one_client_at_a_time((0..4).map(|_| incoming()).collect(), connect).await;
+        let accept = || Waiting::new(async { listener.accept().await.map(drop) });
+        let mixed = vec![incoming(), accept(), accept(), incoming()];
+        one_client_at_a_time(mixed, connect).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn streams_of_unix_connections_take_turns() {
+    on_a_loop(|| async {
+        let path = TempPath::new("incoming");
+        let listener = UnixListener::bind(&path.0)?;
+        let connect = || drop(net::UnixStream::connect(&path.0).unwrap());
+        let incoming = || Waiting::new(next(listener.incoming()));
+        one_client_at_a_time((0..4).map(|_| incoming()).collect(), connect).await;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_of_connections_waits_again_after_each() {
+    on_a_loop(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let listener = Rc::new(listener);
+        let theirs = Rc::clone(&listener);
+        let served = loopgroup::spawn_local(async move {
+            theirs
+                .incoming()
+                .take(50)
+                .filter(|one| std::future::ready(one.is_ok()))
+                .count()
+                .await
+        });
+        let ours = async { listener.incoming().take(50).count().await };
+        let clients = async {
+            for _ in 0..100 {
+                loopgroup::net::TcpStream::connect(address).await.unwrap();
+            }
+        };
+        let (ours, ()) = futures::join!(ours, clients);
+        assert_eq!((ours, served.await?), (50, 50));
         Ok(())
     });
 }

@@ -1,4 +1,7 @@
 //! The connections of a listener as a stream.
+//!
+//! Each stream has a place of its own among those that wait for the listener, as each `accept` has: any number may
+//! be polled, and dropping one takes nothing from the others.
 
 use std::io;
 use std::pin::Pin;
@@ -6,9 +9,15 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 
-use crate::net::{TcpListener, TcpStream};
+use crate::net::TcpStream;
+use crate::reactor::crowd::Aim;
+use crate::reactor::registered::{Registered, Waiter};
+use crate::reactor::source::Direction;
 
-/// The connections of a [`TcpListener`]; the stream never ends.
+/// The connections of a [`TcpListener`](crate::net::TcpListener); the stream never ends.
+///
+/// Any number of tasks may each poll one of the same listener, beside others that
+/// [`accept`](crate::net::TcpListener::accept).
 ///
 /// # Examples
 ///
@@ -28,21 +37,21 @@ use crate::net::{TcpListener, TcpStream};
 /// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct Incoming<'a>(&'a TcpListener);
+pub struct Incoming<'a>(Waiter<'a, mio::net::TcpListener>);
 
 impl<'a> Incoming<'a> {
-    pub(super) fn of(listener: &'a TcpListener) -> Incoming<'a> {
-        Incoming(listener)
+    pub(super) fn of(listener: &'a Registered<mio::net::TcpListener>) -> Incoming<'a> {
+        Incoming(Waiter::new(listener, Direction::Read, Aim::Take))
     }
 }
 
 impl Stream for Incoming<'_> {
     type Item = io::Result<TcpStream>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0
-            .poll_accept(cx)
-            .map_ok(|(stream, _)| stream)
+            .poll_io(cx, &mut |listener| listener.accept())
+            .map_ok(|(stream, _)| TcpStream::of(stream.into()))
             .map(Some)
     }
 }

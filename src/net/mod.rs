@@ -6,7 +6,8 @@
 //!
 //! Streams implement the traits of `futures::io`, on the value and on a shared reference. One task at a time
 //! may read from a stream and one may write to it: of two that wait in the same direction only the last is woken.
-//! (Datagrams, `accept`, `readable` and `writable` may be awaited by any number of tasks.)
+//! Datagrams, `accept`, `incoming`, `readable` and `writable` may be awaited by any number of tasks: a datagram or a
+//! connection wakes one that waits for it, in the order in which they came, however many they are.
 //!
 //! ```
 //! use futures::io::{AsyncReadExt, AsyncWriteExt};

@@ -154,7 +154,7 @@ impl TcpListener {
 
     /// Returns the connections as a stream, which never ends; see [an example](crate::guide::sockets#connect-and-accept).
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming::of(self)
+        Incoming::of(&self.io)
     }
 
     /// Returns the loop that the listener is registered with, if it is.
@@ -250,7 +250,7 @@ impl TcpStream {
     }
 
     /// `stream` is non-blocking already.
-    fn of(stream: std::net::TcpStream) -> TcpStream {
+    pub(super) fn of(stream: std::net::TcpStream) -> TcpStream {
         TcpStream {
             io: Registered::from_nonblocking(stream),
         }

@@ -19,7 +19,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::{EventLoop, budget};
 use crate::net::stream::{asked, stream, write, write_vectored};
-use crate::reactor::registered::{Registered, Short};
+use crate::reactor::crowd::Aim;
+use crate::reactor::registered::{Registered, Short, Waiter};
 use crate::reactor::registration::no_loop;
 use crate::reactor::source::Direction;
 use crate::time::{has_timers, sleep};
@@ -360,7 +361,7 @@ impl UnixListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn incoming(&self) -> UnixIncoming<'_> {
-        UnixIncoming(self)
+        UnixIncoming(Waiter::new(&self.io, Direction::Read, Aim::Take))
     }
 
     /// Returns the loop that the listener is registered with, if it is.
@@ -382,7 +383,7 @@ impl fmt::Debug for UnixListener {
     }
 }
 
-/// The connections of a [`UnixListener`].
+/// The connections of a [`UnixListener`]; any number of tasks may each poll one.
 ///
 /// # Examples
 ///
@@ -402,15 +403,15 @@ impl fmt::Debug for UnixListener {
 /// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct UnixIncoming<'a>(&'a UnixListener);
+pub struct UnixIncoming<'a>(Waiter<'a, mio::net::UnixListener>);
 
 impl Stream for UnixIncoming<'_> {
     type Item = io::Result<UnixStream>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0
-            .poll_accept(cx)
-            .map_ok(|(stream, _)| stream)
+            .poll_io(cx, &mut |listener| listener.accept())
+            .map_ok(|accepted| accepted_stream(accepted).0)
             .map(Some)
     }
 }
