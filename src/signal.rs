@@ -2,8 +2,11 @@
 //!
 //! - A signal is listened for from the call on, not from the first poll: what comes in between is not lost.
 //! - From the first call on the signal no longer ends the process by itself, also once every future is gone.
-//! - The signal handler writes a byte into a socket pair, and the loop of whoever awaits it reads it there: any
-//!   number of futures, on any loops, each with a pair of its own.
+//! - The handler notes the signal in a flag of each future that listens: signals that come together, before a poll, are
+//!   one piece of news. Then it writes a byte into a socket pair of the process, which a thread reads that wakes
+//!   the futures with a flag set. In that order: whoever is woken finds its flag.
+//! - That thread, `loopgroup-signals`, starts with the first future and stays: a signal belongs to the process, and
+//!   outlives every loop and every group, also the one that it ends. So a future may be awaited anywhere.
 //!
 //! # Examples
 //!
@@ -28,21 +31,22 @@ use std::future::Future;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use signal_hook::SigId;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
+use signal_hook::{SigId, flag};
+use slab::Slab;
 
-use crate::reactor::registered::{Registered, Short};
-use crate::reactor::source::Direction;
+use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
 
 /// Resolves when the user presses Ctrl-C (`SIGINT`).
 ///
 /// # Errors
 ///
-/// The future fails if the signal cannot be listened for, or if it is awaited where there is no loop: it needs
-/// a task, `loopgroup::run` or `group.block_on`.
+/// The future fails if the signal cannot be listened for: no descriptor or no thread is to be had. Once it listens, it
+/// does not fail; it may be awaited anywhere, also away from a loop and after the end of a group.
 ///
 /// # Examples
 ///
@@ -111,10 +115,111 @@ pub fn shutdown() -> Signal {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Signal(io::Result<Listening>);
 
-/// The end of the pair that is read, and the signals whose handlers write to the other.
+/// One future that listens, and what is to be undone at its end.
 struct Listening {
-    ours: Registered<UnixStream>,
+    hub: Arc<Hub>,
+    ear: Arc<Ear>,
+    key: usize,
     ids: Vec<SigId>,
+}
+
+/// What the handlers, the thread and one future share.
+struct Ear {
+    /// Set by the handlers, taken by the future.
+    heard: Arc<AtomicBool>,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// Who listens in this process, and the end of the pair that handlers write to.
+struct Hub {
+    bell: UnixStream,
+    ears: Mutex<Slab<Arc<Ear>>>,
+}
+
+/// Made by the first future; or by the next one, if it could not be.
+static HUB: Mutex<Option<Arc<Hub>>> = Mutex::new(None);
+
+impl Hub {
+    fn get() -> io::Result<Arc<Hub>> {
+        let mut place = HUB.lock();
+        if let Some(hub) = &*place {
+            return Ok(Arc::clone(hub));
+        }
+        let (bell, ringing) = UnixStream::pair()?;
+        let hub = Arc::new(Hub {
+            bell,
+            ears: Mutex::new(Slab::new()),
+        });
+        let serving = Arc::clone(&hub);
+        let thread = thread::Builder::new().name("loopgroup-signals".to_owned());
+        let started = thread.spawn(move || serving.serve(&ringing));
+        // Not `WouldBlock`, as the system calls it: there is nothing to wait for.
+        started.map_err(|error| {
+            io::Error::other(format!("cannot start the thread for signals: {error}"))
+        })?;
+        *place = Some(Arc::clone(&hub));
+        Ok(hub)
+    }
+
+    /// Wakes whoever has heard something, for as long as the process lives.
+    fn serve(&self, mut ringing: &UnixStream) {
+        loop {
+            match ringing.read(&mut [0; 64]) {
+                Ok(_) => self.wake(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("the socket pair of the signals is ours, and fails: {error}"),
+            }
+        }
+    }
+
+    fn wake(&self) {
+        let ears = self.ears.lock();
+        let heard = ears.iter().filter(|(_, ear)| ear.has_heard());
+        let wakers: Vec<_> = heard
+            .filter_map(|(_, ear)| ear.waker.lock().take())
+            .collect();
+        drop(ears);
+        for waker in wakers {
+            if let Err(payload) = contain(|| waker.wake()) {
+                let panic = TaskPanic {
+                    site: PanicSite::Waker,
+                    payload: &*payload,
+                    location: None,
+                    index: None,
+                };
+                report(None, &panic);
+                discard(payload);
+            }
+        }
+    }
+}
+
+impl Ear {
+    fn has_heard(&self) -> bool {
+        self.heard.load(Ordering::SeqCst)
+    }
+
+    /// Takes the news, if there are.
+    fn take(&self) -> Poll<()> {
+        // As the handler stores it: before its byte, which the thread reads before it looks for a waker.
+        if !self.heard.swap(false, Ordering::SeqCst) {
+            return Poll::Pending;
+        }
+        let waker = self.waker.lock().take();
+        drop(waker);
+        Poll::Ready(())
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.take().is_ready() {
+            return Poll::Ready(());
+        }
+        let waker = cx.waker().clone();
+        let old = self.waker.lock().replace(waker);
+        drop(old);
+        // Stored first, looked at again after: the thread may have looked for a waker in between.
+        self.take()
+    }
 }
 
 impl Signal {
@@ -125,24 +230,26 @@ impl Signal {
 
 impl Listening {
     fn new(signals: &[i32]) -> io::Result<Listening> {
-        let (ours, theirs) = UnixStream::pair()?;
+        let hub = Hub::get()?;
+        let ear = Arc::new(Ear {
+            heard: Arc::default(),
+            waker: Mutex::new(None),
+        });
+        let key = hub.ears.lock().insert(Arc::clone(&ear));
         let mut listening = Listening {
-            ours: Registered::new(ours)?,
+            hub,
+            ear,
+            key,
             ids: Vec::new(),
         };
         for &signal in signals {
-            // Non-blocking on its side too: signal-hook sees to that.
-            listening
-                .ids
-                .push(pipe::register(signal, theirs.try_clone()?)?);
+            let flag = flag::register(signal, Arc::clone(&listening.ear.heard))?;
+            listening.ids.push(flag);
+            // After the flag: handlers run what is registered in its order. Non-blocking: signal-hook sees to that.
+            let bell = pipe::register(signal, listening.hub.bell.try_clone()?)?;
+            listening.ids.push(bell);
         }
         Ok(listening)
-    }
-
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // All at once: signals that came together are one piece of news.
-        let read = |mut stream: &UnixStream| stream.read(&mut [0; 64]).map(drop);
-        self.ours.poll_io(Direction::Read, cx, read, |_| Short::No)
     }
 }
 
@@ -151,6 +258,10 @@ impl Drop for Listening {
         for id in self.ids.drain(..) {
             unregister(id);
         }
+        let ear = self.hub.ears.lock().try_remove(self.key);
+        drop(ear);
+        let waker = self.ear.waker.lock().take();
+        drop(waker);
     }
 }
 
@@ -159,7 +270,7 @@ impl Future for Signal {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.0 {
-            Ok(listening) => listening.poll(cx),
+            Ok(listening) => listening.ear.poll(cx).map(Ok),
             Err(error) => Poll::Ready(Err(io::Error::new(error.kind(), error.to_string()))),
         }
     }

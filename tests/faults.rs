@@ -347,8 +347,8 @@ fn every_socket_is_close_on_exec() {
             let _server = server.reuse_port(true).serve(|_, _| async {})?;
             let _signal = loopgroup::signal::ctrl_c();
             // Two listeners and their four connections, four of pairs, two of paths, one of UDP, a
-            // selector with its double and bell, a server, and a signal's two ends.
-            assert_eq!(assert_close_on_exec(&before), 6 + 4 + 2 + 1 + 3 + 1 + 2);
+            // selector with its double and bell, a server, the pair of all signals, and this one's end.
+            assert_eq!(assert_close_on_exec(&before), 6 + 4 + 2 + 1 + 3 + 1 + 2 + 1);
             io::Result::Ok(())
         };
         loopgroup::run(main).unwrap().unwrap();
