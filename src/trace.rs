@@ -4,6 +4,8 @@
 //!   was logged.
 //! - Subscribers are foreign code: they are called with no lock and no borrow held, and what they panic with
 //!   ends here.
+//! - A subscriber may submit to a loop, and be refused. What happens on a thread while it tells is not told by that
+//!   thread again: a refusal of the telling would be the next event, and so on until the stack is full.
 //! - Events name the place in the source where the task was spawned, wherever there is a task.
 
 #[cfg(not(feature = "tracing"))]
@@ -29,6 +31,8 @@ mod on {
     thread_local! {
         /// Where the task that is polled right now was spawned.
         static POLLED: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+        /// The subscriber is being called.
+        static TELLING: Cell<bool> = const { Cell::new(false) };
     }
 
     /// Keeps the thread inside the span of its loop.
@@ -40,9 +44,14 @@ mod on {
         }
     }
 
-    /// Calls the subscriber.
+    /// Calls the subscriber, unless it is the subscriber who asks for it.
     fn tell<R>(call: impl FnOnce() -> R) -> Option<R> {
-        contain(call).map_err(discard).ok()
+        if TELLING.replace(true) {
+            return None;
+        }
+        let told = contain(call);
+        TELLING.set(false);
+        told.map_err(discard).ok()
     }
 
     fn place(location: Option<&'static Location<'static>>) -> Option<impl tracing::Value> {

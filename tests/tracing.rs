@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
-use loopgroup::{Builder, EventLoopGroup, block_on};
+use loopgroup::{Builder, EventLoop, EventLoopGroup, block_on};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
-use util::within;
+use util::{alone, stall, within};
 
 /// Writes down everything, a line each.
 #[derive(Clone)]
@@ -25,6 +25,9 @@ struct Written {
     entered: AtomicU64,
     /// For the scribe who cannot write.
     broken: bool,
+    /// For the scribe who has each event sent away by a loop; and how many the loop took.
+    sent_by: Mutex<Option<EventLoop>>,
+    taken: AtomicU64,
 }
 
 struct Fields(String);
@@ -75,6 +78,10 @@ impl Subscriber for Ear {
         Ear::tell(|written| {
             assert!(!written.broken, "a subscriber that panics");
             written.lines.lock().unwrap().push(fields.0);
+            let courier = written.sent_by.lock().unwrap().clone();
+            if courier.is_some_and(|courier| courier.try_spawn(async {}).is_ok()) {
+                written.taken.fetch_add(1, Ordering::SeqCst);
+            }
         });
     }
 
@@ -91,11 +98,13 @@ impl Scribe {
     fn new(broken: bool) -> Scribe {
         static EAR: Once = Once::new();
         EAR.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
-        let (lines, entered) = Default::default();
+        let (lines, entered, sent_by, taken) = Default::default();
         Scribe(Arc::new(Written {
             lines,
             entered,
             broken,
+            sent_by,
+            taken,
         }))
     }
 
@@ -231,5 +240,51 @@ fn a_subscriber_that_panics_ends_no_loop() {
         assert_eq!(block_on(group.spawn(async { 7 })).unwrap(), 7);
         let report = group.shutdown_now().wait();
         assert_eq!((report.completed(), report.panicked()), (1, 1));
+    });
+}
+
+#[test]
+fn a_subscriber_that_submits_to_a_full_loop_does_not_hear_of_itself() {
+    // It would take its process along.
+    alone(
+        "a_subscriber_that_submits_to_a_full_loop_does_not_hear_of_itself",
+        || {
+            let scribe = Scribe::new(false);
+            let group = scribe.group(|builder| builder.max_pending_tasks(1));
+            let release = stall(group.next());
+            let waits = group.spawn(async {});
+            *scribe.0.sent_by.lock().unwrap() = Some(group.next().clone());
+            for told in 1..=3 {
+                scribe.write(|| assert!(group.try_spawn(async {}).is_err()));
+                // Of the task; that the event was refused, too, is not told.
+                assert_eq!(scribe.lines(&["task refused"]).len(), told);
+            }
+            *scribe.0.sent_by.lock().unwrap() = None;
+            release.open();
+            block_on(waits).unwrap();
+            // The thread is not silent from there on, and what a subscriber submits is a task like any other.
+            *scribe.0.sent_by.lock().unwrap() = Some(group.next().clone());
+            group.shutdown_now().wait();
+            scribe.write(|| assert!(group.try_spawn(async {}).is_err()));
+            assert_eq!(scribe.lines(&["task refused"]).len(), 4);
+        },
+    );
+}
+
+#[test]
+fn a_subscriber_may_submit_what_it_hears() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| builder.on_panic(|_| {}));
+        let courier = EventLoopGroup::new(1).unwrap();
+        *scribe.0.sent_by.lock().unwrap() = Some(courier.next().clone());
+        for sent in 1..=2 {
+            assert!(block_on(group.spawn(async { panic!("once") })).is_err());
+            util::eventually("the event is on its way", || {
+                scribe.lines(&["panic caught"]).len() == sent
+                    && scribe.0.taken.load(Ordering::SeqCst) >= sent as u64
+            });
+        }
+        *scribe.0.sent_by.lock().unwrap() = None;
     });
 }
