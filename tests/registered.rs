@@ -207,3 +207,45 @@ fn every_socket_lends_its_descriptor() {
         .unwrap();
     });
 }
+
+/// The example of `Registered`: as much as fits, in as many pieces as it comes.
+async fn read_whole(
+    from: &Registered<std::os::unix::net::UnixStream>,
+    text: &mut [u8],
+) -> io::Result<()> {
+    let mut len = 0;
+    while len < text.len() {
+        from.readable().await?;
+        match from.try_io(Interest::READABLE, |mut from| from.read(&mut text[len..])) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => len += n,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_message_that_comes_in_pieces_is_whole_in_the_end() {
+    within(|| {
+        loopgroup::run(async {
+            let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+            let ours = Registered::new(ours)?;
+            let mut text = [0; 5];
+            let mut reading = Box::pin(read_whole(&ours, &mut text));
+            for piece in [&b"h"[..], b"el", b"l"] {
+                theirs.write_all(piece)?;
+                // Read, and waited again, before the next one comes.
+                let late = timeout(Duration::from_millis(20), &mut reading).await;
+                assert!(late.is_err());
+            }
+            theirs.write_all(b"o")?;
+            reading.await?;
+            assert_eq!(&text, b"hello");
+            std::io::Result::Ok(())
+        })
+        .unwrap()
+        .unwrap();
+    });
+}

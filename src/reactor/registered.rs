@@ -41,22 +41,27 @@ pub(crate) use waiter::Waiter;
 ///
 /// ```
 /// use loopgroup::io::{Interest, Registered};
-/// use std::io::{Read, Write};
+/// use std::io::{ErrorKind, Read, Write};
 /// use std::os::unix::net::UnixStream;
 ///
 /// let text = loopgroup::run(async {
 ///     let (ours, mut theirs) = UnixStream::pair()?;
 ///     let ours = Registered::new(ours)?;
-///     theirs.write_all(b"hello")?;
-///     loop {
+///     theirs.write_all(b"hel")?;
+///     let rest = loopgroup::spawn_local(async move { theirs.write_all(b"lo") }); // a little later
+///     let (mut text, mut len) = ([0; 5], 0);
+///     while len < text.len() {
 ///         ours.readable().await?;
-///         let mut text = [0; 5];
-///         match ours.try_io(Interest::READABLE, |mut stream| stream.read_exact(&mut text)) {
-///             Ok(()) => return std::io::Result::Ok(text),
-///             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+///         // One call at a time, not `read_exact`: what it had read would be lost when the rest is late.
+///         match ours.try_io(Interest::READABLE, |mut stream| stream.read(&mut text[len..])) {
+///             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+///             Ok(n) => len += n,
+///             Err(error) if error.kind() == ErrorKind::WouldBlock => {} // readiness is a hint
 ///             Err(error) => return Err(error),
 ///         }
 ///     }
+///     rest.await??;
+///     std::io::Result::Ok(text)
 /// })??;
 /// assert_eq!(&text, b"hello");
 /// # std::io::Result::Ok(())
@@ -169,6 +174,9 @@ impl<T: AsFd> Registered<T> {
     ///
     /// When it says `WouldBlock`, the readiness that it was tried on is cleared, so that the next wait
     /// waits for news; any other error leaves it.
+    ///
+    /// Let `operation` be one system call. Of several, as in `read_exact` and `write_all`, a later one may say
+    /// `WouldBlock`, and nobody knows what the earlier ones have done.
     ///
     /// # Errors
     ///
