@@ -2,6 +2,8 @@
 //!
 //! - What was asked for is checked in `build`, against the cores that the process may use: a wrong number is an
 //!   error there, and no thread that quietly runs elsewhere.
+//! - The system knows which cores a thread may use, and no set of the process. That is the union of its threads'
+//!   sets here: neither a main thread that has pinned itself nor a pinned thread that builds a group narrows it.
 //! - A thread pins itself before it does anything else. If that fails (the allowed set has changed since), the
 //!   loop ends as `Failed` and its report has the error.
 
@@ -27,7 +29,9 @@ pub enum CorePinning {
     /// The system moves the threads about as it likes. The default.
     #[default]
     None,
-    /// Loop 0 on the first core that the process may use, loop 1 on the next, and round again.
+    /// Loop 0 on the first core that the process may use, loop 1 on the next, and round again. Those are the cores
+    /// of all its threads together: a thread that has pinned itself does not count for less, but if it is the only
+    /// one, its core is all that is left. Build the group first then.
     RoundRobin,
     /// Loop 0 on the first core of the list, loop 1 on the next, and round again. The numbers are the system's.
     List(Vec<usize>),
@@ -44,7 +48,8 @@ impl Builder {
     /// # Errors
     ///
     /// [`build`](Builder::build) says `InvalidInput` if the list is empty or names a core that the process may not
-    /// use (`sched_getaffinity`: containers and `taskset` narrow it), and `Unsupported` on other systems than Linux.
+    /// use (`sched_getaffinity` of all its threads: containers and `taskset` narrow it), and `Unsupported` on other
+    /// systems than Linux.
     ///
     /// # Examples
     ///
@@ -97,10 +102,15 @@ mod system {
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
 
-    /// The cores of the process: those of its first thread, as the calling one may be a pinned loop.
+    /// The cores of the process: those of any of its threads.
     pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
-        let set = sched_getaffinity(Pid::this())?;
-        let is_allowed = |&core: &usize| set.is_set(core).unwrap_or(false);
+        let mut sets = vec![sched_getaffinity(Pid::from_raw(0))?];
+        // Threads that end meanwhile are left out, and so are all others where there is no /proc.
+        let threads = std::fs::read_dir("/proc/self/task");
+        let names = threads.into_iter().flatten().flatten();
+        let ids = names.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+        sets.extend(ids.filter_map(|id| sched_getaffinity(Pid::from_raw(id)).ok()));
+        let is_allowed = |&core: &usize| sets.iter().any(|set| set.is_set(core).unwrap_or(false));
         Ok((0..CpuSet::count()).filter(is_allowed).collect())
     }
 

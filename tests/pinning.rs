@@ -6,9 +6,9 @@ mod util;
 use std::io::ErrorKind;
 
 use loopgroup::{CorePinning, EventLoopGroup};
-use nix::sched::{CpuSet, sched_getaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
-use util::{alone_after, within};
+use util::{alone, alone_after, within};
 
 /// The cores that this thread may use.
 fn cores() -> Vec<usize> {
@@ -98,6 +98,36 @@ fn a_group_made_on_a_pinned_loop_has_the_cores_of_the_process() {
             assert_eq!(inner.block_on(one.submit(cores)).unwrap(), [core]);
         }
     });
+}
+
+/// Pins a thread to one core.
+fn pin(thread: Pid, core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core).unwrap();
+    sched_setaffinity(thread, &set).unwrap();
+}
+
+#[test]
+fn a_main_thread_that_has_pinned_itself_does_not_narrow_the_process() {
+    alone(
+        "a_main_thread_that_has_pinned_itself_does_not_narrow_the_process",
+        || {
+            // The body of a test is not on the main thread.
+            let allowed = cores();
+            let (main, last) = (Pid::this(), allowed[allowed.len() - 1]);
+            pin(main, allowed[0]);
+            let expected: Vec<_> = allowed.iter().map(|&core| vec![core]).collect();
+            let pinned = cores_of_loops(allowed.len(), CorePinning::RoundRobin);
+            assert_eq!(pinned, expected);
+            let pinned = cores_of_loops(1, CorePinning::List(vec![last]));
+            assert_eq!(pinned, [[last]]);
+            // Nor does the thread that builds the group, while another has them all.
+            sched_setaffinity(main, &sched_getaffinity(Pid::from_raw(0)).unwrap()).unwrap();
+            pin(Pid::from_raw(0), last);
+            let pinned = cores_of_loops(allowed.len(), CorePinning::RoundRobin);
+            assert_eq!(pinned, expected);
+        },
+    );
 }
 
 #[test]
