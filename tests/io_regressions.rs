@@ -21,7 +21,7 @@ use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use loopgroup::time::timeout;
 use loopgroup::{CloseChannels, EventLoopGroup, yield_now};
-use util::{TempPath, on_a_loop, within};
+use util::{TempPath, alone, on_a_loop, within};
 
 /// Long enough for a wait that ends at once if it ends wrongly.
 const SHORT: Duration = Duration::from_millis(20);
@@ -463,4 +463,42 @@ fn a_loop_that_cannot_start_is_no_would_block_to_its_socket() {
         assert_eq!(error.kind(), io::ErrorKind::Other);
         assert!(error.to_string().contains("a limit on threads"), "{error}");
     });
+}
+
+/// Leaves the process less address space than the stack of a thread takes.
+#[cfg(target_os = "linux")]
+fn no_more_threads() {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let bytes = pages * 4096 + (1 << 20);
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: the pointer is valid for the call, which only reads it.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_name_that_no_thread_can_look_up_is_no_would_block() {
+    alone(
+        "a_name_that_no_thread_can_look_up_is_no_would_block",
+        || {
+            let group = EventLoopGroup::new(1).unwrap();
+            // The thread runs, and has all that it needs.
+            group.block_on(group.spawn(async {})).unwrap();
+            no_more_threads();
+            let error = group
+                .block_on(UdpSocket::bind("localhost:0"))
+                .map(drop)
+                .unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");
+            let error = group
+                .block_on(TcpStream::connect("localhost:1"))
+                .map(drop)
+                .unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");
+        },
+    );
 }

@@ -643,3 +643,32 @@ fn a_listener_without_descriptors_keeps_its_connection_and_accepts_it_later() {
         },
     );
 }
+
+#[test]
+fn an_address_that_does_not_answer_does_not_keep_the_next_one_waiting() {
+    use socket2::{Domain, Socket, Type};
+
+    on_a_loop(|| async {
+        // One connection fills it, and the system leaves the next one without an answer.
+        let silent = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        silent.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+        silent.listen(0)?;
+        let silent = std::net::TcpListener::from(silent);
+        let full = silent.local_addr()?;
+        let _first = std::net::TcpStream::connect(full)?;
+        loopgroup::io::Registered::new(silent.try_clone()?)?
+            .readable()
+            .await?;
+        assert!(
+            timeout(Duration::from_millis(20), TcpStream::connect(full))
+                .await
+                .is_err()
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let addresses = [full, listener.local_addr()?];
+        // The system would try the first for two minutes.
+        let stream = TcpStream::connect(&addresses[..]).await?;
+        assert_eq!(stream.peer_addr()?, addresses[1]);
+        Ok(())
+    });
+}

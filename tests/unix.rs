@@ -3,11 +3,14 @@
 mod util;
 
 use std::io;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{UnixDatagram, UnixListener, UnixStream};
-use util::{TempPath, on_a_loop};
+use loopgroup::time::timeout;
+use socket2::{Domain, SockAddr, Socket, Type};
+use util::{Log, Probe, TempPath, on_a_loop};
 
 #[test]
 fn streams_carry_bytes_both_ways_at_once() {
@@ -219,4 +222,61 @@ fn a_socket_without_a_peer_has_no_process_at_its_other_end() {
     let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
     let stream = UnixStream::from_std(socket.into()).unwrap();
     assert_eq!(stream.peer_cred().unwrap().pid(), None);
+}
+
+/// A listener that takes no more connections, and those that fill it.
+fn full_listener(path: &std::path::Path) -> (Socket, Vec<Socket>) {
+    let address = SockAddr::unix(path).unwrap();
+    let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    listener.bind(&address).unwrap();
+    listener.listen(0).unwrap();
+    let connect = || {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.connect(&address).map(|()| socket).ok()
+    };
+    (listener, std::iter::from_fn(connect).collect())
+}
+
+#[test]
+fn a_connect_to_a_full_backlog_is_tried_less_and_less_often_and_succeeds() {
+    on_a_loop(|| async {
+        let path = TempPath::new("jam");
+        let (listener, waiting) = full_listener(&path.0);
+        let log = Log::new();
+        let mut connecting = Probe::new(&log, UnixStream::connect(path.0.clone()));
+        let late = timeout(Duration::from_millis(300), &mut connecting).await;
+        assert!(late.is_err(), "nobody accepts");
+        // After 1, 2, 4, ... ms: 300 times if it was after each millisecond.
+        assert!(log.polls() <= 12, "{} polls", log.polls());
+        for _ in &waiting {
+            listener.accept()?;
+        }
+        connecting.await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_datagram_for_a_full_queue_is_tried_less_and_less_often_and_arrives() {
+    on_a_loop(|| async {
+        let path = TempPath::new("jam-dgram");
+        let receiver = std::os::unix::net::UnixDatagram::bind(&path.0)?;
+        receiver.set_nonblocking(true)?;
+        let other = std::os::unix::net::UnixDatagram::unbound()?;
+        other.set_nonblocking(true)?;
+        while other.send_to(b"full", &path.0).is_ok() {}
+        let sender = UnixDatagram::unbound()?;
+        let log = Log::new();
+        let mut sending = Probe::new(&log, sender.send_to(b"late", &path.0));
+        let late = timeout(Duration::from_millis(300), &mut sending).await;
+        assert!(late.is_err(), "nobody reads");
+        assert!(log.polls() <= 12, "{} polls", log.polls());
+        let mut buf = [0; 8];
+        while receiver.recv(&mut buf).is_ok() {}
+        assert_eq!(sending.await?, 4);
+        assert_eq!(receiver.recv(&mut buf)?, 4);
+        assert_eq!(&buf[..4], b"late");
+        Ok(())
+    });
 }

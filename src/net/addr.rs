@@ -1,9 +1,15 @@
 //! Where a socket is to go: addresses at once, host names off the loop.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use crate::blocking;
+use crate::error::JoinError;
+use crate::time::{has_timers, sleep};
 
 /// What can be bound or connected to: an address, a pair of host and port, or `"host:port"`.
 ///
@@ -56,7 +62,7 @@ pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Resul
                 std::net::ToSocketAddrs::to_socket_addrs(&*asked)
                     .map(|addresses| addresses.collect::<Vec<_>>())
             };
-            let found = blocking::unblock(look_up).await?;
+            let found = blocking::unblock(look_up).await.map_err(no_answer)?;
             let found = found.map_err(|error| {
                 let hint = match error.kind() {
                     io::ErrorKind::InvalidInput => " (expected \"host:port\")",
@@ -73,6 +79,48 @@ pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Resul
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     Ok(addresses)
+}
+
+/// A look-up that was not made, as an error of a socket. Not `WouldBlock`, as the system may call it: whoever tries
+/// takes that for a wait, which nobody would end.
+#[cold]
+fn no_answer(error: JoinError) -> io::Error {
+    let error = io::Error::from(error);
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::other(error),
+        _ => error,
+    }
+}
+
+/// Tries one address after the other, each but the last for so long at most; the last error counts.
+pub(crate) async fn first_in_time<A, R, F>(
+    address: &A,
+    limit: Duration,
+    mut attempt: impl FnMut(SocketAddr) -> F,
+) -> io::Result<R>
+where
+    A: ToSocketAddrs + ?Sized,
+    F: Future<Output = io::Result<R>>,
+{
+    let mut addresses = resolve(address).await?;
+    let last = addresses.pop().expect("there is at least one address");
+    for address in addresses {
+        if let Some(Ok(done)) = in_time(limit, attempt(address)).await {
+            return Ok(done);
+        }
+    }
+    attempt(last).await
+}
+
+/// Awaits a future for so long at most; as long as it takes where there are no timers.
+async fn in_time<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    let (mut future, mut pause) = (pin!(future), sleep(limit));
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending if has_timers() => pin!(&mut pause).poll(cx).map(|()| None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 /// Tries one address after the other; the last error counts.

@@ -52,6 +52,7 @@ macro_rules! descriptors {
 }
 
 mod addr;
+mod backoff;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 mod credentials;
 mod incoming;

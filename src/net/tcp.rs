@@ -12,7 +12,7 @@ use mio::Interest;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::{EventLoop, budget};
-use crate::net::addr::{ToSocketAddrs, first};
+use crate::net::addr::{ToSocketAddrs, first, first_in_time};
 use crate::net::incoming::Incoming;
 use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::registered::{Registered, Short};
@@ -23,6 +23,8 @@ pub(super) const BACKLOG: usize = 1024;
 
 /// The most that the system takes in an option; cut off to its size, a larger number may be nothing at all.
 const MOST: usize = i32::MAX as usize;
+/// How long an address is tried while there is another one.
+const EACH: Duration = Duration::from_secs(5);
 
 /// Waits for TCP connections.
 ///
@@ -211,6 +213,8 @@ stream!(
 impl TcpStream {
     /// Connects to an address, the first that answers; host names are looked up off the loop.
     ///
+    /// Of several addresses each is tried for 5 s at most, and the last one for as long as the system does.
+    ///
     /// # Errors
     ///
     /// What the system says about the last address.
@@ -219,7 +223,7 @@ impl TcpStream {
     ///
     /// Cancel safe: a connection under way is given up.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
-        first(&address, |address| async move {
+        first_in_time(&address, EACH, |address| async move {
             budget::pay().await;
             let socket = stream_socket(address)?;
             match socket.connect(&address.into()) {

@@ -3,14 +3,12 @@
 #[cfg(target_os = "linux")]
 use std::ffi::OsStr;
 use std::fmt;
-use std::future::{Future, poll_fn};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::Stream;
 use futures::io::{AsyncRead, AsyncWrite};
@@ -18,33 +16,18 @@ use mio::Interest;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::{EventLoop, budget};
+use crate::net::backoff::Backoff;
 use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::crowd::Aim;
 use crate::reactor::registered::{Registered, Short, Waiter};
-use crate::reactor::registration::no_loop;
 use crate::reactor::source::Direction;
-use crate::time::{has_timers, sleep};
-
-/// How long it takes to try a full backlog, or the full queue of a peer that is not connected, again:
-/// the system does not report room there.
-const RETRY: Duration = Duration::from_millis(1);
-
-/// Waits for the next try; an error where there is nothing to wait with, as of any other socket.
-pub(super) async fn next_try() -> io::Result<()> {
-    let mut pause = sleep(RETRY);
-    poll_fn(|cx| {
-        if has_timers() {
-            Pin::new(&mut pause).poll(cx).map(Ok)
-        } else {
-            Poll::Ready(Err(no_loop()))
-        }
-    })
-    .await
-}
 
 /// A Unix domain stream.
 ///
 /// Reading and writing are those of `futures::io`, on the stream and on `&UnixStream`.
+///
+/// A write that waits for room is told when the other side reads or closes. That it shuts its reading half down
+/// is not reported by Linux: the next write says so, and one that waits already does not hear of it.
 ///
 /// # Examples
 ///
@@ -77,6 +60,9 @@ stream!(
 
 impl UnixStream {
     /// Connects to the listener at `path`; one that begins with a zero byte is an abstract name.
+    ///
+    /// If its backlog is full, the connect is tried again, after 1 ms at first and after 100 ms at most: the system
+    /// does not report room there.
     ///
     /// # Errors
     ///
@@ -144,10 +130,12 @@ impl UnixStream {
         budget::pay().await;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
+        let mut backoff = Backoff::new();
         loop {
             match socket.connect(&address) {
                 Ok(()) => break,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => next_try().await?,
+                // The backlog is full.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.wait().await?,
                 Err(error) => return Err(error),
             }
         }

@@ -8,7 +8,8 @@ use std::path::Path;
 use mio::Interest;
 
 use crate::event_loop::EventLoop;
-use crate::net::unix::{cannot_bind, nameless, next_try};
+use crate::net::backoff::Backoff;
+use crate::net::unix::{cannot_bind, nameless};
 use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
 
@@ -236,6 +237,7 @@ impl UnixDatagram {
         &self,
         send: impl Fn(&net::UnixDatagram) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        let mut backoff = Backoff::new();
         loop {
             // The socket counts as writable all the while, and each attempt has the system report that
             // again: to wait for readiness would be to spin.
@@ -245,7 +247,7 @@ impl UnixDatagram {
             };
             match self.io.io(Direction::Write, attempt).await? {
                 Some(sent) => return Ok(sent),
-                None => next_try().await?,
+                None => backoff.wait().await?,
             }
         }
     }
