@@ -37,6 +37,9 @@ const HALF: u32 = usize::BITS / 2;
 /// Never all ones, which with the last index of all would be the bell's token.
 const GENERATIONS: u32 = ((1_u64 << HALF) - 1) as u32;
 
+/// Slots that an empty table keeps room for; the room of a larger crowd is given back when the last one goes.
+const KEPT: usize = 1024;
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Table<W> {
@@ -127,8 +130,12 @@ impl<W: Borrow<Source>> Table<W> {
         }
         let slot = inner.slots.remove(index(token));
         self.len.store(inner.slots.len(), Ordering::Relaxed);
+        // Generations go on counting, so a token of the past finds nothing in new slots either.
+        let over = inner.slots.is_empty() && inner.slots.capacity() > KEPT;
+        let room = over.then(|| std::mem::take(&mut inner.slots));
         drop(inner);
         drop(slot);
+        drop(room);
     }
 
     /// Tells the sources what the selector reported; hands out whoever waits for it.
@@ -301,5 +308,34 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn a_crowd_that_has_gone_leaves_no_room_behind_and_its_tokens_mean_nothing() {
+        let poll = mio::Poll::new().unwrap();
+        let table = Table::new(poll.registry().try_clone().unwrap());
+        // One descriptor is watched once; the rest take slots without one.
+        let (one, _other) = pair();
+        let source = Arc::new(Source::default());
+        let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        let room = |table: &Table<Source>| table.inner.lock().slots.capacity();
+        for slots in [KEPT, KEPT + 1] {
+            let mut inner = table.inner.lock();
+            inner.slots.reserve_exact(slots - 1);
+            assert_eq!(inner.slots.capacity(), slots);
+            drop(inner);
+            let (two, _open) = pair();
+            let last = table.register(two.as_raw_fd(), &source).unwrap().unwrap();
+            table.deregister(last);
+            assert_eq!(room(&table), slots, "it is not empty");
+        }
+        table.deregister(token);
+        assert_eq!((room(&table), table.len()), (0, 0));
+        let again = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        assert_eq!(index(again), index(token));
+        table.deregister(token);
+        assert_eq!(table.len(), 1, "a token of the past");
+        table.deregister(again);
+        assert_ne!(room(&table), 0, "a small one keeps it");
     }
 }
