@@ -6,11 +6,10 @@
 //!   loop k fails, loops 0..k are closed by being dropped, and the error says which one failed.
 
 use std::fmt;
-use std::hash::RandomState;
 use std::io;
 use std::time::Duration;
 
-use crate::chooser::{Chooser, RoundRobin};
+use crate::chooser::Chooser;
 use crate::clock::Clock;
 use crate::event_loop::EventLoop;
 use crate::event_loop::counters::{Bound, Counters};
@@ -412,10 +411,6 @@ fn assemble(
                     end: Arc::clone(&end),
                 }))
             };
-            let keys = match config.clock {
-                Clock::System => Keys::Secret(RandomState::new()),
-                Clock::Virtual(_) => Keys::Known,
-            };
             let loops: Box<[EventLoop]> = drivers.into_iter().enumerate().map(make).collect();
             end.know(
                 loops
@@ -423,14 +418,7 @@ fn assemble(
                     .map(|one| Arc::downgrade(one.shared()))
                     .collect(),
             );
-            GroupCore {
-                loops,
-                chooser,
-                fallback: RoundRobin::default(),
-                detour: RoundRobin::default(),
-                keys,
-                end: Arc::clone(&end),
-            }
+            GroupCore::new(loops, chooser, Keys::by(&config.clock), Arc::clone(&end))
         });
         group = Some(Arc::clone(&core));
         Token::new(core)

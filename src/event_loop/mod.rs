@@ -10,6 +10,7 @@ pub(crate) mod bound;
 pub(crate) mod budget;
 pub(crate) mod context;
 pub(crate) mod counters;
+mod course;
 pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod launch;
@@ -17,6 +18,8 @@ pub(crate) mod lifecycle;
 pub(crate) mod local;
 pub(crate) mod main_future;
 pub(crate) mod pace;
+mod plant;
+mod rest;
 pub(crate) mod run;
 pub(crate) mod scheduled;
 pub(crate) mod shared;
@@ -24,6 +27,7 @@ pub(crate) mod shutdown;
 pub(crate) mod state;
 mod submit;
 pub(crate) mod terms;
+mod unstarted;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -252,9 +256,9 @@ impl EventLoop {
         let call = Box::new(hook);
         let id = desk.edit(|life| life.hooks.add(Hook { call, location }));
         // A loop that waits for its end is to run the hook now, and not when its wait is over.
-        let ring = desk.gate().control.is_requested().then(|| desk.nudge());
-        drop(desk);
-        if let Some(ring) = ring {
+        if desk.gate().control.is_requested() {
+            let ring = desk.nudge();
+            drop(desk);
             self.shared.answer(ring);
         }
         Ok(id)
@@ -275,11 +279,7 @@ impl EventLoop {
     /// ```
     pub fn remove_shutdown_hook(&self, id: HookId) -> bool {
         let removed = self.shared.inbox.open().edit(|life| life.hooks.remove(id));
-        let Some(hook) = removed else {
-            return false;
-        };
-        self.shared.drop_hook(hook);
-        true
+        removed.map(|hook| self.shared.drop_hook(hook)).is_some()
     }
 
     /// Makes a value on this loop, where it lives and is dropped, and returns a handle to it.

@@ -20,7 +20,7 @@
 //! - The clock is read once per turn while there are timers or a shutdown, and by the pace, after 64
 //!   tasks at the earliest if no deadline is near; a loop with neither does not read it.
 //! - The loop sleeps only if nothing is queued on either side; `sleeping` is set under the inbox lock.
-//! - Whatever ends the turns — terms, failure, a panic — [`Runner::end`] comes after them.
+//! - Whatever ends the turns (terms, failure, a panic), [`Runner::end`] comes after them.
 //! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, over a clock it moves.
 
 use std::any::Any;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::earlier;
 use crate::event_loop::context::{self, LoopGuard};
-use crate::event_loop::inbox::{Batch, ROOM};
+use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::lifecycle;
 use crate::event_loop::local::{Kind, Local};
@@ -41,8 +41,8 @@ use crate::event_loop::shutdown::{self, Ending, Outlook, ShuttingDown};
 use crate::panic::{PanicSite, contain, contain_drop, discard, message};
 use crate::reactor::{Driver, Until};
 use crate::report::Cause;
-use crate::settings::{CloseChannels, WaitStrategy};
-use crate::sync::{self, Arc};
+use crate::settings::CloseChannels;
+use crate::sync::Arc;
 use crate::trace;
 
 /// Tasks of a turn without I/O, at most.
@@ -109,11 +109,11 @@ fn start_hook(local: &Local) -> Option<Box<dyn Any>> {
 
 /// A loop at work; loop thread only.
 pub(crate) struct Runner {
-    local: Rc<Local>,
-    driver: Driver,
-    mail: Mail,
+    pub(super) local: Rc<Local>,
+    pub(super) driver: Driver,
+    pub(super) mail: Mail,
     /// Wakers on their way from the timers or the selector; empty in between.
-    due: Vec<Waker>,
+    pub(super) due: Vec<Waker>,
     course: Course,
     /// Tasks of a turn without I/O, at most.
     slice_tasks: u32,
@@ -148,17 +148,6 @@ impl Runner {
 
     pub(crate) fn local(&self) -> &Rc<Local> {
         &self.local
-    }
-
-    /// Whether the bell was rung since the loop went to sleep; for a loop that is driven by hand.
-    pub(crate) fn was_rung(&self) -> bool {
-        self.driver.was_rung()
-    }
-
-    /// Ends the sleep of a loop that is driven by hand.
-    pub(crate) fn end_sleep(&mut self) {
-        self.local.shared.inbox.awake();
-        self.driver.forget_ring();
     }
 
     /// Makes turns shorter, to have more of them.
@@ -199,7 +188,6 @@ impl Runner {
                 Outlook::Wait(until) => deadline = earlier(deadline, until),
             }
         }
-        // Only a task that armed the first timer of all leaves a deadline without a reading.
         Next::Rest(deadline.map(|deadline| Until {
             deadline,
             now: now.unwrap_or_else(|| self.now()),
@@ -294,9 +282,7 @@ impl Runner {
         let ratio = self.local.shared.config.io_ratio;
         let (limit, slice) = match io_time {
             // With a ratio of 100, everything that is queued now, and nothing that comes meanwhile.
-            Some(_) if ratio >= 100 => {
-                (u32::try_from(self.local.queued()).unwrap_or(u32::MAX), None)
-            }
+            Some(_) if ratio >= 100 => (to_u32(self.local.queued()), None),
             Some(io_time) => {
                 let share = io_time.saturating_mul(100 - ratio) / ratio;
                 (u32::MAX, Some(share.min(LONGEST_SLICE)))
@@ -348,7 +334,7 @@ impl Runner {
     }
 
     /// Says that this loop is about to call somebody, if it rests.
-    fn stir(&mut self) {
+    pub(super) fn stir(&mut self) {
         if let Course::ShuttingDown(course) = &mut self.course {
             course.stir(&self.local.shared);
         }
@@ -370,78 +356,6 @@ impl Runner {
         match &mut self.course {
             Course::ShuttingDown(course) => course.outlook(&local, now),
             Course::Working => unreachable!("it was set a few lines ago"),
-        }
-    }
-
-    /// Waits for work as the wait strategy says; only looks if there is some.
-    fn rest(&mut self, mut until: Option<Until>, may_sleep: impl Fn() -> bool) -> io::Result<()> {
-        let local = Rc::clone(&self.local);
-        let shared = &local.shared;
-        if local.queued() > 0 || !may_sleep() {
-            return self.look();
-        }
-        match shared.config.wait_strategy {
-            WaitStrategy::Park => {}
-            WaitStrategy::SpinThenPark(spin) => {
-                if self.spin(spin, until)? {
-                    return Ok(());
-                }
-                // The time it spun for is not to be waited for again.
-                until = until.map(|until| until.read_again());
-            }
-            WaitStrategy::Busy => {
-                std::hint::spin_loop();
-                return self.look();
-            }
-        }
-        local.give_room_back();
-        self.mail.give_room_back(ROOM);
-        if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
-            return self.look();
-        }
-        shared.gauges.parks.add(1);
-        let result = self.driver.wait(&shared.port, until, &mut self.due);
-        shared.inbox.awake();
-        self.wake_ready();
-        result
-    }
-
-    /// Wakes whoever waited for what the selector found ready.
-    fn wake_ready(&mut self) {
-        if !self.due.is_empty() {
-            self.stir();
-            self.local.wake_ready(&mut self.due);
-        }
-    }
-
-    /// Takes what is ready now.
-    fn look(&mut self) -> io::Result<()> {
-        let result = self.driver.look(&self.local.shared.port, &mut self.due);
-        self.wake_ready();
-        result
-    }
-
-    /// Looks for work without blocking, for `spin` at most; `true` if the turn is over.
-    fn spin(&mut self, spin: Duration, until: Option<Until>) -> io::Result<bool> {
-        let start = sync::now();
-        loop {
-            for _ in 0..16 {
-                if self.local.shared.inbox.has_mail() {
-                    return Ok(true);
-                }
-                std::hint::spin_loop();
-            }
-            self.look()?;
-            if self.local.queued() > 0 {
-                return Ok(true);
-            }
-            let now = sync::now();
-            if until.is_some_and(|until| now >= until.deadline) {
-                return Ok(true);
-            }
-            if now.saturating_duration_since(start) >= spin {
-                return Ok(false);
-            }
         }
     }
 
@@ -485,6 +399,10 @@ impl Runner {
             terms,
         });
     }
+}
+
+fn to_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! - A scheduled closure is a task of its loop that waits for a timer: accounted for like any other,
 //!   and dropped on its loop, with what it captured, as soon as it is cancelled.
-//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one step on one word ([`Course`]).
+//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one step on one word ([`course`](super::course)).
 //! - What is cancelled is over at once, unless it runs: then at the end of that run.
 //! - A shutdown cancels what is not due: such a task, polled while its loop shuts down, gives itself up to
 //!   the loop (see [`Local::give_up`]).
@@ -13,88 +13,20 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::JoinError;
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
+use crate::event_loop::course::{Course, Rule};
 use crate::event_loop::inbox::Urgency;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
-use crate::sync::{Arc, AtomicU8, Mutex, Ordering};
+use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
 use crate::time::sleep::Sleep;
 use crate::time::timers::Kind;
-
-/// A run has begun; for a closure that runs once, it stays so.
-const RUNNING: u8 = 1;
-/// It was cancelled: no run begins any more.
-const CANCELLED: u8 = 1 << 1;
-/// The closure is gone.
-const ENDED: u8 = 1 << 2;
-
-/// What has become of a scheduled closure; shared by its task and its handle.
-#[derive(Debug, Default)]
-struct Course {
-    bits: AtomicU8,
-    /// Who waits for the end of a run that was cancelled.
-    waiter: Mutex<Option<Waker>>,
-}
-
-impl Course {
-    /// Begins a run; `false` if it was cancelled.
-    fn begin(&self) -> bool {
-        self.bits.fetch_or(RUNNING, Ordering::AcqRel) & CANCELLED == 0
-    }
-
-    /// Ends a run of several; `false` if it was cancelled meanwhile.
-    fn pause(&self) -> bool {
-        let goes_on = self.bits.fetch_and(!RUNNING, Ordering::AcqRel) & CANCELLED == 0;
-        if !goes_on {
-            self.tell();
-        }
-        goes_on
-    }
-
-    /// Cancels it; `false` if that makes no difference any more.
-    fn cancel(&self, rule: Rule) -> bool {
-        let too_late = match rule {
-            Rule::Once => RUNNING | CANCELLED | ENDED,
-            Rule::Periodic => CANCELLED | ENDED,
-        };
-        self.bits.fetch_or(CANCELLED, Ordering::AcqRel) & too_late == 0
-    }
-
-    /// Whether a closure that was cancelled runs no more.
-    fn is_over(&self) -> bool {
-        let bits = self.bits.load(Ordering::Acquire);
-        bits & RUNNING == 0 || bits & ENDED != 0
-    }
-
-    /// Notes that the closure is gone.
-    fn end(&self) {
-        self.bits.fetch_or(ENDED, Ordering::AcqRel);
-        self.tell();
-    }
-
-    fn tell(&self) {
-        let waiter = self.waiter.lock().take();
-        context::wake_foreign(waiter);
-    }
-
-    fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Cloning and dropping wakers is user code: both happen outside the lock. The waker is stored first and the
-        // word looked at after: of an end and a waiter that meet, one sees the other.
-        let waker = cx.waker().clone();
-        let replaced = self.waiter.lock().replace(waker);
-        drop(replaced);
-        if self.is_over() {
-            return Poll::Ready(());
-        }
-        Poll::Pending
-    }
-}
 
 impl EventLoop {
     /// Runs a closure on this loop after `delay`.
@@ -283,12 +215,6 @@ pub struct Scheduled<T> {
     course: Arc<Course>,
     home: Arc<Shared>,
     rule: Rule,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    Once,
-    Periodic,
 }
 
 impl<T> Scheduled<T> {

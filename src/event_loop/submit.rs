@@ -12,13 +12,10 @@ use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
 use crate::event_loop::inbox::{Lane, Urgency};
-use crate::event_loop::shared::Shared;
 use crate::panic::{PanicSite, contain, discard};
-use crate::sync::Arc;
 use crate::task;
 use crate::task::join::JoinHandle;
 use crate::task::once::Once;
-use crate::task::planted::Planted;
 use crate::task::resident::Resident;
 
 impl EventLoop {
@@ -265,45 +262,6 @@ impl EventLoop {
         self.run_here(call, |call| call(), location)
     }
 
-    /// Makes a future on this loop and runs it there, detached, in the name of another place.
-    ///
-    /// As a plain local task, which is smaller than the stand-in of `spawn_with`, and one task in the books: what
-    /// travels is a message that makes it.
-    pub(crate) fn start_at<I, F>(
-        &self,
-        init: I,
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<I>>
-    where
-        I: FnOnce() -> F + Send + 'static,
-        F: Future<Output = ()> + 'static,
-    {
-        let shared = &self.shared;
-        let mut init = Some(init);
-        let mut take = || init.take().expect("the closure is taken once");
-        let started = shared.admit().and_then(|()| {
-            let at_home = context::with_home(shared, |local| {
-                let open = local.shared.is_open();
-                open.then(|| local.push_main(planted(shared, take(), location)))
-            });
-            match at_home {
-                Some(Some(())) => Ok(()),
-                Some(None) => {
-                    shared.cancel_admission();
-                    Err(RejectReason::ShutDown)
-                }
-                None => shared.plant_with(|| {
-                    let init = take();
-                    Box::new(move |local| local.plant(planted(&local.shared, init, location)))
-                }),
-            }
-        });
-        started.map_err(|reason| {
-            shared.note_refusal(reason, location);
-            Rejected::new(take(), reason)
-        })
-    }
-
     /// Does something with a value at once, on this loop, whose thread this is; hands it back if the loop takes
     /// no more.
     fn run_here<V>(
@@ -453,19 +411,4 @@ impl EventLoop {
         self.shared.note_refusal(reason, location);
         JoinHandle::refused(reason)
     }
-}
-
-/// Makes a task that makes its own future, on its home's thread.
-fn planted<I, F>(
-    home: &Arc<Shared>,
-    init: I,
-    location: &'static Location<'static>,
-) -> task::Runnable
-where
-    I: FnOnce() -> F + 'static,
-    F: Future<Output = ()> + 'static,
-{
-    let (runnable, task) = task::new_local(home, Planted::new(init), location);
-    drop(JoinHandle::of_task(task));
-    runnable
 }

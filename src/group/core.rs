@@ -6,6 +6,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use crate::chooser::{Chooser, GroupView, RoundRobin};
+use crate::clock::Clock;
 use crate::error::RejectReason;
 use crate::event_loop::EventLoop;
 use crate::event_loop::state::State;
@@ -38,6 +39,13 @@ pub(crate) enum Keys {
 }
 
 impl Keys {
+    pub(crate) fn by(clock: &Clock) -> Keys {
+        match clock {
+            Clock::System => Keys::Secret(RandomState::new()),
+            Clock::Virtual(_) => Keys::Known,
+        }
+    }
+
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         match self {
             Keys::Secret(state) => state.hash_one(key),
@@ -82,6 +90,22 @@ impl Drop for GroupCore {
 }
 
 impl GroupCore {
+    pub(crate) fn new(
+        loops: Box<[EventLoop]>,
+        chooser: Option<Box<dyn Chooser>>,
+        keys: Keys,
+        end: Arc<GroupEnd>,
+    ) -> GroupCore {
+        GroupCore {
+            loops,
+            chooser,
+            fallback: RoundRobin::default(),
+            detour: RoundRobin::default(),
+            keys,
+            end,
+        }
+    }
+
     /// The loop for the next submission.
     pub(crate) fn next(&self) -> &EventLoop {
         let len = self.loops.len();

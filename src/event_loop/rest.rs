@@ -1,0 +1,104 @@
+//! How a loop waits when it has nothing to do.
+//!
+//! - It only looks, without waiting, while something is queued.
+//! - It sleeps in its driver and nowhere else; that it does is said under the inbox lock, where producers look.
+//! - A loop at rest that finds somebody to wake says first that it stirs.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::event_loop::inbox::ROOM;
+use crate::event_loop::run::Runner;
+use crate::reactor::Until;
+use crate::settings::WaitStrategy;
+use crate::sync;
+
+impl Runner {
+    /// Waits for work as the wait strategy says; only looks if there is some.
+    pub(super) fn rest(
+        &mut self,
+        mut until: Option<Until>,
+        may_sleep: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        let local = Rc::clone(&self.local);
+        let shared = &local.shared;
+        if local.queued() > 0 || !may_sleep() {
+            return self.look();
+        }
+        match shared.config.wait_strategy {
+            WaitStrategy::Park => {}
+            WaitStrategy::SpinThenPark(spin) => {
+                if self.spin(spin, until)? {
+                    return Ok(());
+                }
+                // The time it spun for is not to be waited for again.
+                until = until.map(|until| until.read_again());
+            }
+            WaitStrategy::Busy => {
+                std::hint::spin_loop();
+                return self.look();
+            }
+        }
+        local.give_room_back();
+        self.mail.give_room_back(ROOM);
+        if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
+            return self.look();
+        }
+        shared.gauges.parks.add(1);
+        let result = self.driver.wait(&shared.port, until, &mut self.due);
+        shared.inbox.awake();
+        self.wake_ready();
+        result
+    }
+
+    /// Wakes whoever waited for what the selector found ready.
+    fn wake_ready(&mut self) {
+        if !self.due.is_empty() {
+            self.stir();
+            self.local.wake_ready(&mut self.due);
+        }
+    }
+
+    /// Takes what is ready now.
+    fn look(&mut self) -> io::Result<()> {
+        let result = self.driver.look(&self.local.shared.port, &mut self.due);
+        self.wake_ready();
+        result
+    }
+
+    /// Looks for work without blocking, for `spin` at most; `true` if the turn is over.
+    fn spin(&mut self, spin: Duration, until: Option<Until>) -> io::Result<bool> {
+        let start = sync::now();
+        loop {
+            for _ in 0..16 {
+                if self.local.shared.inbox.has_mail() {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            self.look()?;
+            if self.local.queued() > 0 {
+                return Ok(true);
+            }
+            let now = sync::now();
+            if until.is_some_and(|until| now >= until.deadline) {
+                return Ok(true);
+            }
+            if now.saturating_duration_since(start) >= spin {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Whether the bell was rung since the loop went to sleep; for a loop that is driven by hand.
+    pub(crate) fn was_rung(&self) -> bool {
+        self.driver.was_rung()
+    }
+
+    /// Ends the sleep of a loop that is driven by hand.
+    pub(crate) fn end_sleep(&mut self) {
+        self.local.shared.inbox.awake();
+        self.driver.forget_ring();
+    }
+}
