@@ -38,8 +38,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let bell = Arc::clone(&parker);
     let waker = waker_fn(move || bell.unpark());
     let mut cx = Context::from_waker(&waker);
-    let mut future = pin!(future);
     let waiting = Waiting::enter();
+    // Dropped before `waiting`: the timers that it gives up are still at home.
+    let mut future = pin!(future);
     loop {
         let noted = OwnWaker::note(&waker);
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {

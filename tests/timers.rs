@@ -21,7 +21,7 @@ use loopgroup::time::{
     timeout, timeout_at,
 };
 use loopgroup::{EventLoopGroup, WaitStrategy, block_on};
-use util::{DropCount, within};
+use util::{DropCount, eventually, within};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -240,6 +240,117 @@ fn a_sleep_dropped_on_another_thread_is_freed_soon() {
         drop(wait); // here, not on the loop
         block_on(group.spawn(async {})).unwrap(); // the loop is awake once
         assert_eq!(drops.get(), 1);
+    });
+}
+
+/// A timer of an hour, armed here for a waker that is counted when it is dropped.
+fn an_hour_armed(drops: &DropCount) -> Sleep {
+    let (_, waker) = counting_waker(drops);
+    let mut wait = sleep(Duration::from_secs(3600));
+    let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    wait
+}
+
+#[test]
+fn a_sleep_dropped_elsewhere_is_freed_although_its_loop_sleeps() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let drops = DropCount::new();
+        let count = drops.clone();
+        let wait = block_on(group.spawn(async move { an_hour_armed(&count) })).unwrap();
+        let parks = group.next().metrics().parks();
+        drop(group.next().spawn(async {})); // one more turn, and another park
+        eventually("the loop sleeps again", || {
+            group.next().metrics().parks() > parks && group.next().live_tasks() == 0
+        });
+        drop(wait);
+        eventually("the waker is dropped", || drops.get() == 1);
+    });
+}
+
+#[test]
+fn a_sleep_dropped_elsewhere_is_freed_although_its_thread_is_parked_in_block_on() {
+    within(|| {
+        let drops = DropCount::new();
+        let count = drops.clone();
+        let (tx, rx) = mpsc::channel();
+        let door = util::Door::new();
+        let opened = door.opened();
+        let parked = thread::spawn(move || {
+            block_on(async move {
+                let wait = an_hour_armed(&count);
+                // Armed last: when it has fired, the thread has been parked for a while.
+                sleep(ms(5)).await;
+                tx.send(wait).unwrap();
+                opened.await;
+            });
+        });
+        let wait = rx.recv().unwrap();
+        drop(wait);
+        eventually("the waker is dropped", || drops.get() == 1);
+        door.open();
+        parked.join().unwrap();
+    });
+}
+
+#[test]
+fn the_outermost_block_on_leaves_no_timer_armed() {
+    within(|| {
+        let drops = DropCount::new();
+        let (counting, waker) = counting_waker(&drops);
+        let mut waits = Vec::new();
+        for round in 1..=100 {
+            waits.push(block_on(async {
+                let mut wait = sleep(ms(1));
+                let polled = Pin::new(&mut wait).poll(&mut Context::from_waker(&waker));
+                assert!(polled.is_pending());
+                // A call inside of this one is not the outermost.
+                block_on(async {});
+                assert_eq!(Arc::strong_count(&counting), 3, "armed");
+                wait
+            }));
+            assert_eq!(Arc::strong_count(&counting), 2, "the thread is no home");
+            assert_eq!(counting.wakes.load(Ordering::SeqCst), round, "told so");
+        }
+        // Each is armed anew where it is polled next, and none is taken for one that has fired.
+        let far = sleep(Duration::from_secs(3600));
+        let mut far = block_on(async move {
+            let mut far = far;
+            assert!(futures::poll!(&mut far).is_pending());
+            far
+        });
+        block_on(async { assert!(futures::poll!(&mut far).is_pending()) });
+        thread::spawn(move || block_on(futures::future::join_all(waits)))
+            .join()
+            .unwrap();
+    });
+}
+
+#[test]
+fn sleeps_dropped_elsewhere_do_not_pile_up_in_a_block_on_that_never_parks() {
+    const TIMERS: usize = 10_000;
+    within(|| {
+        let drops = DropCount::new();
+        let (tx, rx) = mpsc::channel::<Sleep>();
+        let (dropped, turn) = mpsc::channel();
+        let dropper = thread::spawn(move || {
+            for wait in rx {
+                drop(wait);
+                dropped.send(()).unwrap();
+            }
+        });
+        block_on(async {
+            for armed in 1..=TIMERS {
+                tx.send(an_hour_armed(&drops)).unwrap();
+                turn.recv().unwrap();
+                let kept = armed - drops.get();
+                assert!(kept <= 100, "{kept} wakers of dropped timers");
+            }
+        });
+        assert_eq!(drops.get(), TIMERS);
+        drop(tx);
+        dropper.join().unwrap();
     });
 }
 

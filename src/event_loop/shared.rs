@@ -244,12 +244,6 @@ impl Shared {
         self.answer(ring);
     }
 
-    /// Leaves a message that can wait until the loop is awake for something else.
-    pub(crate) fn post_lazily(&self, notice: Notice) {
-        let ring = self.inbox.post(notice, Urgency::Lazy);
-        self.answer(ring);
-    }
-
     /// Has an admitted task made at home, on another thread than this, or does not even send for it.
     pub(crate) fn plant_with(
         &self,

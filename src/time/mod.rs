@@ -8,8 +8,8 @@
 //! [`block_on`](crate::block_on), not in tasks of other runtimes.
 //!
 //! A timer that is carried to another thread moves there when it is polled there. Until then it fires where it
-//! was polled last: on a loop in any case, on a thread while that is inside `block_on`. When that loop or thread
-//! ends, whoever waits for the timer is woken to poll it again.
+//! was polled last: on a loop in any case, on a thread while that is inside `block_on`. When that loop ends, or
+//! the thread's outermost `block_on` returns, whoever waits for the timer is woken to poll it again.
 //!
 //! To run a closure later, see [`EventLoop::schedule`](crate::EventLoop::schedule).
 //!

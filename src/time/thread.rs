@@ -1,61 +1,114 @@
 //! The timers of a thread that is not a loop: `block_on` fires them while it waits.
 //!
-//! - One queue per thread, shared by nested calls; the innermost one fires for all of them.
-//! - It exists from the first timer on, and is armed only inside `block_on`, where somebody waits.
-//! - What happened to its timers on other threads is in a letterbox, which is emptied before each wait;
-//!   the bell is hung there in time, so a letter either is seen or rings.
+//! - Timers are armed only inside `block_on`. Nested calls share one queue; the innermost one fires for all of
+//!   them.
+//! - When the outermost call returns and a timer is still armed, it was carried away: the home is given up,
+//!   with its id. So the timer is armed nowhere, and is not taken for one that has fired. A home without
+//!   timers is kept for the next call; meanwhile it takes no letters.
+//! - What happened to its timers on other threads is in a letterbox, which is emptied before each wait, and
+//!   while timers are armed once it is crowded. The bell is hung there in time, so a letter either is seen or
+//!   rings.
 //! - While thread-locals are destroyed there may be no timers any more; `block_on` goes on without.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::Instant;
 
 use crate::event_loop::context;
+use crate::panic::contain;
 use crate::park::Parker;
-use crate::sync::{self, Arc, Mutex, thread_local};
+use crate::sync::{self, Arc, Mutex, Ordering, plain, thread_local};
 use crate::time::queue::Key;
 use crate::time::timers::{Away, HomeId, Timers};
 
+/// So many letters are worth collecting although the thread does not wait.
+const CROWD: usize = 64;
+
 thread_local! {
-    static TIMERS: ThreadTimers = ThreadTimers::new();
-    static USED: Cell<bool> = const { Cell::new(false) };
+    /// Cloned by whoever calls foreign code, so that no borrow is alive then.
+    static HOME: RefCell<Option<Rc<Home>>> = const { RefCell::new(None) };
     /// How many `block_on`s this thread is inside of.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-struct ThreadTimers {
+struct Home {
     timers: Timers,
     letters: Arc<Letterbox>,
+    /// Whether the letterbox is: this thread is inside `block_on`, and has armed a timer there.
+    open: Cell<bool>,
 }
 
-impl ThreadTimers {
-    fn new() -> ThreadTimers {
-        USED.set(true);
+impl Home {
+    /// The home of this thread, if it is one.
+    fn current() -> Option<Rc<Home>> {
+        HOME.try_with(|home| home.borrow().clone()).ok().flatten()
+    }
+
+    /// Makes this thread a home; `None` while thread-locals are destroyed.
+    #[cold]
+    fn found() -> Option<Rc<Home>> {
         let letters = Arc::default();
-        ThreadTimers {
+        let home = Rc::new(Home {
             timers: Timers::new(HomeId::of_thread(&letters), sync::now()),
             letters,
+            open: Cell::new(false),
+        });
+        let kept = Rc::clone(&home);
+        HOME.try_with(|home| home.replace(Some(kept))).ok()?;
+        Some(home)
+    }
+
+    /// Removes the timers that were dropped or reset elsewhere.
+    fn collect(&self) {
+        for (key, away) in self.letters.take() {
+            let waker = self.timers.cancel(key);
+            // A foreign waker.
+            let done = contain(|| match away {
+                Away::Dropped => drop(waker),
+                Away::Reset => waker.map_or((), Waker::wake),
+            });
+            if let Err(payload) = done {
+                context::report_waker(payload);
+            }
         }
+    }
+
+    /// Makes it ready for a timer.
+    fn enter(&self) {
+        if !self.open.replace(true) {
+            self.letters.open();
+        } else if self.letters.is_crowded() {
+            self.collect();
+        }
+    }
+
+    /// Ends the time inside `block_on`; `false` if timers are left.
+    fn close(&self) -> bool {
+        if !self.open.get() {
+            return true;
+        }
+        self.collect();
+        if !self.timers.is_empty() {
+            return false;
+        }
+        self.open.set(false);
+        self.letters.close();
+        true
     }
 
     /// Fires what is due; returns the next deadline, if there is one.
     fn fire(&self, parker: &Arc<Parker>) -> Option<Instant> {
         self.letters.hang_bell(parker);
-        // On the caller's own thread: a panic of a foreign waker is the caller's. One at a time, so
-        // that it leaves the others where they are.
-        while let Some((key, away)) = self.letters.take() {
-            let waker = self.timers.cancel(key);
-            match away {
-                Away::Dropped => drop(waker),
-                Away::Reset => waker.map_or((), Waker::wake),
-            }
-        }
+        self.collect();
         if self.timers.is_empty() {
             return None;
         }
         let now = sync::now();
         let mut woken = Vec::with_capacity(1);
         loop {
+            // On the caller's own thread: a panic of a foreign waker is the caller's. One at a time, so
+            // that it leaves the others where they are.
             self.timers.collect_due(now, 1, &mut woken);
             match woken.pop() {
                 Some(waker) => waker.wake(),
@@ -65,7 +118,7 @@ impl ThreadTimers {
     }
 }
 
-impl Drop for ThreadTimers {
+impl Drop for Home {
     fn drop(&mut self) {
         self.timers.home().leave();
         // As at the end of a loop: who carried a timer away arms it where it is now.
@@ -75,33 +128,50 @@ impl Drop for ThreadTimers {
 
 /// What a thread is told about its timers.
 #[derive(Debug, Default)]
-pub(crate) struct Letterbox(Mutex<Letters>);
+pub(crate) struct Letterbox {
+    inside: Mutex<Letters>,
+    /// How many letters there are. Written under the lock, read without: a hint.
+    count: plain::AtomicUsize,
+}
 
 #[derive(Debug, Default)]
 struct Letters {
+    /// Whether timers can be armed; else a letter is about one that has fired.
+    open: bool,
     letters: Vec<(Key, Away)>,
     /// Of the `block_on` that waits, or that waited last.
     bell: Option<Arc<Parker>>,
 }
 
 impl Letterbox {
+    pub(super) fn open(&self) {
+        self.inside.lock().open = true;
+    }
+
+    /// Takes no more letters, with no timer armed: what has come is about timers that have fired.
+    fn close(&self) {
+        let closed = std::mem::take(&mut *self.inside.lock());
+        drop(closed);
+    }
+
     /// Leaves a letter, from another thread.
     pub(crate) fn post(&self, key: Key, away: Away) {
-        let mut inside = self.0.lock();
+        let mut inside = self.inside.lock();
+        if !inside.open {
+            return;
+        }
+        // Whoever left the first letter has rung: all are taken out before the next wait.
+        let bell = inside.letters.is_empty().then(|| inside.bell.clone());
         inside.letters.push((key, away));
-        let bell = match away {
-            // Not worth waking the thread for: it wakes at the deadline at the latest.
-            Away::Dropped => None,
-            Away::Reset => inside.bell.clone(),
-        };
+        self.count.store(inside.letters.len(), Ordering::Relaxed);
         drop(inside);
-        if let Some(bell) = bell {
+        if let Some(bell) = bell.flatten() {
             bell.unpark();
         }
     }
 
     fn hang_bell(&self, parker: &Arc<Parker>) {
-        let mut inside = self.0.lock();
+        let mut inside = self.inside.lock();
         if !inside
             .bell
             .as_ref()
@@ -111,8 +181,14 @@ impl Letterbox {
         }
     }
 
-    pub(super) fn take(&self) -> Option<(Key, Away)> {
-        self.0.lock().letters.pop()
+    fn is_crowded(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= CROWD
+    }
+
+    pub(super) fn take(&self) -> Vec<(Key, Away)> {
+        let mut inside = self.inside.lock();
+        self.count.store(0, Ordering::Relaxed);
+        std::mem::take(&mut inside.letters)
     }
 }
 
@@ -129,16 +205,22 @@ impl Waiting {
     /// Fires what is due, for a `block_on` that waits on `parker`; returns the next deadline, if there
     /// is one.
     pub(crate) fn fire(&self, parker: &Arc<Parker>) -> Option<Instant> {
-        if !USED.get() {
-            return None;
-        }
-        TIMERS.try_with(|this| this.fire(parker)).ok().flatten()
+        Home::current()?.fire(parker)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() > 0 {
+            return;
+        }
+        if let Some(home) = Home::current() {
+            // Foreign code, which may call `block_on` in its turn: no borrow is held.
+            if !home.close() {
+                drop(HOME.try_with(RefCell::take));
+            }
+        }
     }
 }
 
@@ -147,16 +229,18 @@ pub(super) fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
     if DEPTH.get() == 0 {
         return None;
     }
-    TIMERS.try_with(|this| look(&this.timers)).ok()
+    let home = Home::current().or_else(Home::found)?;
+    home.enter();
+    Some(look(&home.timers))
 }
 
 /// The timers of this thread, if they are `home`.
 pub(super) fn at<R>(home: HomeId, look: impl FnOnce(&Timers) -> R) -> Option<R> {
-    if !USED.get() {
-        return None;
-    }
-    TIMERS
-        .try_with(|this| (this.timers.home() == home).then(|| look(&this.timers)))
-        .ok()
-        .flatten()
+    HOME.try_with(|here| {
+        let here = here.borrow();
+        let timers = &here.as_deref()?.timers;
+        (timers.home() == home).then(|| look(timers))
+    })
+    .ok()
+    .flatten()
 }

@@ -265,11 +265,7 @@ impl HomeId {
                 let shared = shared.upgrade();
                 drop(homes);
                 if let Some(shared) = shared {
-                    match away {
-                        // Not worth waking the loop for: it wakes at the deadline at the latest.
-                        Away::Dropped => shared.post_lazily(Notice::Timer(key, away)),
-                        Away::Reset => shared.post(Notice::Timer(key, away)),
-                    }
+                    shared.post(Notice::Timer(key, away));
                 }
             }
             Some(Address::Thread(letters)) => {
@@ -379,15 +375,16 @@ mod tests {
     #[test]
     fn a_home_is_known_until_it_is_left() {
         let letters: Arc<Letterbox> = Arc::default();
+        letters.open();
         let home = HomeId::of_thread(&letters);
         let timers = Timers::new(home, Instant::now());
         assert_eq!(timers.home(), home);
         let key = timers.arm(None, noop(), Kind::Sleep).unwrap();
         home.tell(key, Away::Dropped);
-        assert_eq!(letters.take(), Some((key, Away::Dropped)));
+        assert_eq!(letters.take(), [(key, Away::Dropped)]);
         home.leave();
         home.tell(key, Away::Reset);
-        assert_eq!(letters.take(), None);
+        assert_eq!(letters.take(), []);
         assert!(!HOMES.lock().contains_key(&home), "nothing is left of it");
     }
 }
