@@ -326,6 +326,25 @@ fn submissions_from_other_threads_reach_a_test_loop() {
 }
 
 #[test]
+fn what_the_test_submits_before_block_on_runs_before_what_it_submits_inside() {
+    let mut test = TestLoop::new();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let note = |number: u32| {
+        let order = Arc::clone(&order);
+        async move { order.lock().unwrap().push(number) }
+    };
+    let ev = (*test).clone();
+    drop(test.spawn(note(1)));
+    test.block_on(async {
+        drop(ev.spawn(note(2)));
+        drop(loopgroup::spawn_local(note(3)));
+        loopgroup::yield_now().await;
+    });
+    test.run_until_stalled();
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3]);
+}
+
+#[test]
 fn a_test_loop_cannot_be_driven_from_a_task() {
     util::within(|| {
         let group = loopgroup::EventLoopGroup::new(1).unwrap();

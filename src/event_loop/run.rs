@@ -199,7 +199,7 @@ impl Runner {
     }
 
     /// Takes the mail in. A loop that rests says first that it stirs.
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         if let Course::ShuttingDown(course) = &mut self.course {
             if course.is_resting() && !self.local.shared.inbox.has_mail() {
                 return;

@@ -96,8 +96,10 @@ impl Seat {
     /// Calls `inside` on the loop, if it is alive.
     #[track_caller]
     pub(super) fn inside<R>(&mut self, inside: impl FnOnce() -> R) -> Option<R> {
-        let runner = self.runner.as_ref()?;
+        let runner = self.runner.as_mut()?;
         let _entered = enter(runner);
+        // What this thread has submitted from outside comes before what it submits at home.
+        runner.collect();
         Some(inside())
     }
 
