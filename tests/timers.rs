@@ -538,6 +538,25 @@ fn missed_ticks_burst_delay_or_skip() {
 }
 
 #[test]
+fn a_delayed_interval_ticks_a_period_after_a_tick_that_was_late_by_less_than_one() {
+    let mut test = TestLoop::new();
+    let start = test.now();
+    let taken = test.block_on(async move {
+        let mut ticks = interval_at(start, ms(100));
+        ticks.set_missed_tick(MissedTick::Delay);
+        let mut taken = Vec::new();
+        for pause in [190, 0, 104, 0, 0] {
+            ticks.tick().await;
+            taken.push((now() - start).as_millis());
+            sleep(ms(pause)).await;
+        }
+        taken
+    });
+    // The second is taken 90 ms late; the fourth 4 ms, which is not worth leaving the grid.
+    assert_eq!(taken, [0, 190, 290, 394, 490]);
+}
+
+#[test]
 #[should_panic(expected = "period of an interval must be above zero")]
 fn an_interval_of_zero_is_refused() {
     let _ = interval(Duration::ZERO);

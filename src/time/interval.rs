@@ -12,6 +12,9 @@ use crate::time::now;
 use crate::time::sleep::Sleep;
 use crate::time::timers::Kind;
 
+/// How late a tick may be taken before [`MissedTick::Delay`] leaves the grid.
+const TOLERANCE: Duration = Duration::from_millis(5);
+
 /// Ticks now and then once per `period`.
 ///
 /// # Panics
@@ -92,7 +95,10 @@ pub enum MissedTick {
     /// Ticks as fast as it is asked until it has caught up: the default.
     #[default]
     Burst,
-    /// Ticks one period after the late one, off the old grid.
+    /// Ticks one period after the late one was taken, off the old grid.
+    ///
+    /// Late is a tick that is taken more than 5 ms after its moment, or more than a period if that is shorter:
+    /// the ordinary lateness of a timer does not make it drift.
     Delay,
     /// Leaves missed ticks out and goes on with the next one of the grid.
     Skip,
@@ -190,12 +196,18 @@ impl Interval {
     /// The tick after `tick`, which was taken at `now`.
     fn after(&self, tick: Instant, now: Instant) -> Option<Instant> {
         let next = tick.checked_add(self.period)?;
-        if next >= now {
-            return Some(next);
-        }
         match self.missed {
             MissedTick::Burst => Some(next),
-            MissedTick::Delay => now.checked_add(self.period),
+            MissedTick::Delay => {
+                let late = now.saturating_duration_since(tick);
+                let taken = if late > TOLERANCE.min(self.period) {
+                    now
+                } else {
+                    tick
+                };
+                taken.checked_add(self.period)
+            }
+            MissedTick::Skip if next >= now => Some(next),
             MissedTick::Skip => {
                 let late = now.saturating_duration_since(next).as_nanos();
                 let over = late % self.period.as_nanos();
@@ -240,9 +252,16 @@ mod tests {
                 Some(start + ms(next)),
                 "{missed:?}"
             );
-            let in_time = start + ms(9);
+            let in_time = start + ms(5);
             assert_eq!(ticks.after(start, in_time), Some(start + ms(10)));
         }
+        // Late by less than a period, and by more than a short one.
+        ticks.set_missed_tick(MissedTick::Delay);
+        assert_eq!(ticks.after(start, start + ms(6)), Some(start + ms(16)));
+        ticks.period = ms(2);
+        assert_eq!(ticks.after(start, start + ms(2)), Some(start + ms(2)));
+        assert_eq!(ticks.after(start, start + ms(3)), Some(start + ms(5)));
+        ticks.period = ms(10);
         // Exactly on the grid: the tick of this very moment is not late.
         ticks.set_missed_tick(MissedTick::Skip);
         assert_eq!(ticks.after(start, start + ms(10)), Some(start + ms(10)));
