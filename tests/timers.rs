@@ -203,6 +203,51 @@ fn a_deadline_in_the_past_is_over_by_the_next_turn() {
 }
 
 #[test]
+fn a_deadline_that_has_passed_is_ready_at_the_poll() {
+    async fn passed() {
+        let mut wait = sleep(Duration::from_secs(3600));
+        assert!(futures::poll!(&mut wait).is_pending());
+        wait.reset(now()); // armed, and due
+        assert!(futures::poll!(&mut wait).is_ready());
+        assert!(futures::poll!(sleep_until(now())).is_ready());
+        assert!(futures::poll!(sleep(Duration::ZERO)).is_ready());
+        let mut late = timeout_at(now(), std::future::pending::<()>());
+        assert!(futures::poll!(&mut late).is_ready());
+        let mut ticks = interval(ms(3_600_000));
+        assert!(futures::poll!(ticks.next()).is_ready());
+        assert!(futures::poll!(ticks.next()).is_pending());
+    }
+    within(|| {
+        TestLoop::new().block_on(passed());
+        loopgroup::run(passed()).unwrap();
+        block_on(passed());
+    });
+}
+
+#[test]
+fn sleeping_for_no_time_again_and_again_lets_others_in() {
+    async fn restless() {
+        loop {
+            sleep(Duration::ZERO).await;
+        }
+    }
+    within(|| {
+        let mut test = TestLoop::new();
+        let forever = test.spawn(restless());
+        let other = test.spawn(async { 7 });
+        assert_eq!(test.block_on(other).unwrap(), 7);
+        assert!(!forever.is_finished());
+        let group = EventLoopGroup::new(1).unwrap();
+        drop(group.spawn(restless()));
+        block_on(group.spawn(sleep(ms(2)))).unwrap();
+        block_on(futures::future::select(
+            Box::pin(restless()),
+            Box::pin(sleep(ms(2))),
+        ));
+    });
+}
+
+#[test]
 fn a_dropped_sleep_frees_its_waker_at_once() {
     within(|| {
         block_on(async {

@@ -80,7 +80,7 @@ impl Local {
     pub(crate) fn new(shared: Arc<Shared>, core: Arc<GroupCore>) -> Local {
         let measure_time = shared.config.measure_time;
         Local {
-            timers: Timers::new(HomeId::of_loop(&shared), shared.config.clock.now()),
+            timers: Timers::new(HomeId::of_loop(&shared), shared.config.clock.clone()),
             shared,
             core,
             run: RefCell::default(),

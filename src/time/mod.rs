@@ -3,7 +3,8 @@
 //! A timer lives on the loop that polls it, in a queue of that loop: arming and cancelling it there
 //! takes no lock. It never fires early. A loop that waits for it fires it a millisecond late at most,
 //! for waits are in whole milliseconds; a busy one fires it after the slice of tasks that it is
-//! running, and the task that it wakes goes behind those that are queued. Dropping a timer frees it at
+//! running, and the task that it wakes goes behind those that are queued. A deadline that has passed is ready at the
+//! poll; that costs budget, so a task that sleeps for no time again and again lets others in. Dropping a timer frees it at
 //! once, or soon when it is dropped on another thread. Timers also work in [`run`](crate::run) and
 //! [`block_on`](crate::block_on), not in tasks of other runtimes.
 //!
@@ -67,7 +68,9 @@ use crate::time::timers::{HomeId, Timers};
 /// assert_eq!(passed, hour);
 /// ```
 pub fn now() -> Instant {
-    context::with_local(|local| local.shared.config.clock.now()).unwrap_or_else(clock::thread_now)
+    context::with_local(|local| local.timers.read_clock())
+        .or_else(thread::read_clock)
+        .unwrap_or_else(clock::thread_now)
 }
 
 /// Whether a timer can be polled on this thread.

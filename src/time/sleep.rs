@@ -3,7 +3,8 @@
 //! - It is armed on the thread that polls it; polled elsewhere later, it moves there.
 //! - It holds numbers only, so it is `Send`, `Sync` and `Unpin` wherever it is armed.
 //! - Once armed, it reads no clock: that its entry is gone is the news that it fired.
-//! - One that is over when it is first polled is an operation of the task's budget, as a ready socket is.
+//! - One whose deadline has passed is ready at the poll, armed or not. That is an operation of the task's budget,
+//!   as a ready socket is. Only the timer of a scheduled closure waits for its turn.
 
 use std::fmt;
 use std::future::Future;
@@ -20,8 +21,8 @@ use crate::time::{at, here, now};
 /// Waits for `duration`.
 ///
 /// [`Duration::MAX`], like any time beyond the end of the clock, means for ever. The time counts from
-/// this call, not from the first poll. A zero duration may be ready at once: to let other tasks go
-/// first, use [`yield_now`](crate::yield_now).
+/// this call, not from the first poll. A zero duration is ready at once: to let other tasks go first, use
+/// [`yield_now`](crate::yield_now).
 ///
 /// # Panics
 ///
@@ -154,11 +155,17 @@ impl Sleep {
         }
     }
 
-    /// Looks whether it has fired, if it is armed on this thread; moves away from another one.
+    /// Looks whether it has fired or is due, if it is armed on this thread; moves away from another one.
     fn look(&mut self, cx: &mut Context<'_>) -> Option<Armed> {
         let (home, key) = self.armed?;
         // Not `at`: a thread's own timers rest while it is a loop, or outside `block_on`.
-        let look = |timers: &Timers| (timers.home() == home).then(|| timers.look(key, cx.waker()));
+        let look = |timers: &Timers| {
+            let here = timers.home() == home;
+            here.then(|| match timers.look(key, cx.waker()) {
+                Armed::Waiting | Armed::Stale if self.is_over(timers) => Armed::Due,
+                armed => armed,
+            })
+        };
         match here(look).flatten() {
             Some(Armed::Stale) => {
                 let waker = cx.waker().clone();
@@ -172,6 +179,19 @@ impl Sleep {
                 None
             }
         }
+    }
+
+    /// Whether it is ready without being fired.
+    fn is_over(&self, timers: &Timers) -> bool {
+        self.kind == Kind::Sleep && timers.has_passed(self.deadline)
+    }
+
+    /// Ready without being fired: a task that never waits for its timers lets others in all the same.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(budget::poll_go_on(cx));
+        budget::spend();
+        self.disarm();
+        Poll::Ready(())
     }
 }
 
@@ -190,20 +210,25 @@ impl Future for Sleep {
                 this.armed = None;
                 return Poll::Ready(());
             }
+            Some(Armed::Due) => return this.poll_over(cx),
             Some(_) => return Poll::Pending,
         }
         let waker = cx.waker().clone();
-        match here(|timers| (timers.home(), timers.arm(this.deadline, waker, this.kind))) {
-            Some((home, Ok(key))) => {
-                this.armed = Some((home, key));
+        let arm = |timers: &Timers| {
+            if this.is_over(timers) {
+                return Err(waker);
+            }
+            let key = timers.arm(this.deadline, waker, this.kind);
+            Ok((timers.home(), key))
+        };
+        match here(arm) {
+            Some(Ok(armed)) => {
+                this.armed = Some(armed);
                 Poll::Pending
             }
-            Some((_, Err(waker))) => {
+            Some(Err(waker)) => {
                 drop(waker);
-                // Over without a wait: a task that never waits for its timers lets others in all the same.
-                ready!(budget::poll_go_on(cx));
-                budget::spend();
-                Poll::Ready(())
+                this.poll_over(cx)
             }
             None if this
                 .deadline
@@ -232,5 +257,29 @@ impl fmt::Debug for Sleep {
             .field("deadline", &self.deadline)
             .field("armed", &self.armed.is_some())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestLoop;
+    use std::future::poll_fn;
+
+    #[test]
+    fn the_timer_of_a_scheduled_closure_waits_for_its_turn_although_it_is_due() {
+        let second = Duration::from_secs(1);
+        let mut test = TestLoop::new();
+        let past = test.now();
+        test.advance(second);
+        for (kind, polls) in [(Kind::Sleep, 1), (Kind::Scheduled, 2)] {
+            let mut wait = Sleep::at(Some(past), kind);
+            let mut count = 0;
+            test.block_on(poll_fn(|cx| {
+                count += 1;
+                Pin::new(&mut wait).poll(cx)
+            }));
+            assert_eq!((count, test.elapsed()), (polls, second), "{kind:?}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Instant;
 
+use crate::clock::Clock;
 use crate::event_loop::context;
 use crate::panic::contain;
 use crate::park::Parker;
@@ -50,7 +51,7 @@ impl Home {
     fn found() -> Option<Rc<Home>> {
         let letters = Arc::default();
         let home = Rc::new(Home {
-            timers: Timers::new(HomeId::of_thread(&letters), sync::now()),
+            timers: Timers::new(HomeId::of_thread(&letters), Clock::System),
             letters,
             open: Cell::new(false),
         });
@@ -222,6 +223,20 @@ impl Drop for Waiting {
             }
         }
     }
+}
+
+/// Reads the clock that the timers of this thread go by: inside `block_on` only.
+pub(super) fn read_clock() -> Option<Instant> {
+    if DEPTH.get() == 0 {
+        return None;
+    }
+    let now = sync::now();
+    let _ = HOME.try_with(|home| {
+        if let Some(home) = &*home.borrow() {
+            home.timers.note(now);
+        }
+    });
+    Some(now)
 }
 
 /// The timers of this thread, to arm one: inside `block_on` only.

@@ -5,6 +5,8 @@
 //!   up, in a registry under a lock, and leaves the key there for its home to remove soon.
 //! - Deadlines are nanoseconds since the thread's own zero; they saturate, and a timer fires only when
 //!   the clock that was read has reached its deadline.
+//! - Whether a deadline has passed is judged by the last reading of the clock, which is free. Only a test's
+//!   clock is read anew: it stands still between two polls.
 //! - Wakers are foreign code: they are handed out, and cloned, woken and dropped with no borrow held.
 //! - When the thread ends as a home, whoever waits for a timer that was carried away is woken to arm it anew.
 
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use crate::clock::Clock;
 use crate::event_loop::shared::{Notice, Shared};
 use crate::sync::{Arc, Ordering, Weak, plain};
 use crate::time::queue::{Key, Queue};
@@ -24,10 +27,11 @@ const NEVER: u64 = u64::MAX;
 /// The timers of this thread.
 pub(crate) struct Timers {
     home: HomeId,
+    clock: Clock,
     zero: Instant,
     queue: RefCell<Queue<Entry>>,
-    /// The last clock reading of this thread: a deadline before it is due already.
-    now: Cell<u64>,
+    /// The last reading of the clock on this thread that these timers know of.
+    now: Cell<Instant>,
     /// The deadline that the loop knows to be the next one.
     known: Cell<u64>,
     /// An earlier one has come since.
@@ -41,12 +45,13 @@ struct Entry {
     kind: Kind,
 }
 
-/// Whether a timer ends with the start of a shutdown.
+/// Whose timer it is: what a shutdown does to it, and whether it waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A future's own: it goes on.
+    /// A future's own. A shutdown leaves it alone. It is ready at the poll when its deadline has passed.
     Sleep,
-    /// A scheduled closure's: it is cancelled.
+    /// A scheduled closure's. The start of a shutdown cancels it. It is armed in any case, and fires with the due
+    /// timers of a turn: a closure that is always late lets others in.
     Scheduled,
 }
 
@@ -60,16 +65,20 @@ pub(crate) enum Armed {
     Waiting,
     /// Waiting, with a waker that is out of date.
     Stale,
+    /// Waiting, although its deadline has passed.
+    Due,
     Fired,
 }
 
 impl Timers {
-    pub(crate) fn new(home: HomeId, zero: Instant) -> Timers {
+    pub(crate) fn new(home: HomeId, clock: Clock) -> Timers {
+        let zero = clock.now();
         Timers {
             home,
+            clock,
             zero,
             queue: RefCell::new(Queue::new()),
-            now: Cell::new(0),
+            now: Cell::new(zero),
             known: Cell::new(NEVER),
             news: Cell::new(false),
         }
@@ -79,23 +88,35 @@ impl Timers {
         self.home
     }
 
-    /// Arms a timer; hands the waker back if its deadline had passed when this thread last read its
-    /// clock. One that is due at that very moment takes a turn: on a clock that stands still, who
-    /// sleeps for no time again and again would never let go.
-    pub(crate) fn arm(
-        &self,
-        deadline: Option<Instant>,
-        waker: Waker,
-        kind: Kind,
-    ) -> Result<Key, Waker> {
-        let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
-        // A scheduled closure always goes through the queue: one that is late has its turn like everybody else.
-        if deadline < self.now.get() && kind == Kind::Sleep {
-            return Err(waker);
+    /// Reads the clock.
+    pub(crate) fn read_clock(&self) -> Instant {
+        let now = self.clock.now();
+        self.note(now);
+        now
+    }
+
+    /// Notes a reading of the clock.
+    pub(crate) fn note(&self, now: Instant) {
+        if now > self.now.get() {
+            self.now.set(now);
         }
+    }
+
+    /// Whether a deadline has passed, as far as this thread knows.
+    pub(crate) fn has_passed(&self, deadline: Option<Instant>) -> bool {
+        let now = match &self.clock {
+            Clock::System => self.now.get(),
+            Clock::Virtual(clock) => clock.now(),
+        };
+        deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Arms a timer. One that is due fires when the due ones are collected next.
+    pub(crate) fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: Kind) -> Key {
+        let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
         let entry = Entry { waker, kind };
-        self.note(deadline);
-        Ok(self.queue.borrow_mut().insert(deadline, entry))
+        self.heed(deadline);
+        self.queue.borrow_mut().insert(deadline, entry)
     }
 
     /// Looks at a timer that is to wake `waker`.
@@ -115,15 +136,9 @@ impl Timers {
         }
     }
 
-    /// Moves a timer; `false` if it has fired.
-    pub(crate) fn reset(&self, key: Key, deadline: Instant) -> bool {
-        let deadline = self.number(deadline);
-        self.note(deadline);
-        self.queue.borrow_mut().reset(key, deadline)
-    }
-
-    /// Notes a deadline that may be the next one.
-    fn note(&self, deadline: u64) {
+    /// Heeds a deadline that may be the next one.
+    #[inline]
+    fn heed(&self, deadline: u64) {
         if deadline < self.known.get() {
             self.known.set(deadline);
             self.news.set(true);
@@ -147,6 +162,13 @@ impl Timers {
         let next = next.unwrap_or(NEVER);
         self.known.set(next);
         self.instant(next)
+    }
+
+    /// Moves a timer; `false` if it has fired.
+    pub(crate) fn reset(&self, key: Key, deadline: Instant) -> bool {
+        let deadline = self.number(deadline);
+        self.heed(deadline);
+        self.queue.borrow_mut().reset(key, deadline)
     }
 
     /// Removes a timer; returns its waker, to be dropped with no borrow held.
@@ -173,8 +195,8 @@ impl Timers {
 
     /// Moves the wakers of due timers to `woken`, `limit` of them at most.
     pub(crate) fn collect_due(&self, now: Instant, limit: usize, woken: &mut Vec<Waker>) {
+        self.note(now);
         let now = self.number(now).min(NEVER - 1);
-        self.now.set(now.max(self.now.get()));
         let mut queue = self.queue.borrow_mut();
         while woken.len() < limit {
             match queue.pop_due(now) {
@@ -283,12 +305,13 @@ impl HomeId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::VirtualClock;
 
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
     /// Timers of a thread that does not exist.
     fn timers() -> Timers {
-        Timers::new(HomeId::of_thread(&Arc::default()), Instant::now())
+        Timers::new(HomeId::of_thread(&Arc::default()), Clock::System)
     }
 
     fn noop() -> Waker {
@@ -305,7 +328,7 @@ mod tests {
     fn no_more_are_collected_than_asked_for() {
         let timers = timers();
         for _ in 0..5 {
-            timers.arm(Some(timers.zero), noop(), Kind::Sleep).unwrap();
+            timers.arm(Some(timers.zero), noop(), Kind::Sleep);
         }
         let dues = [0, 2, 2, 2].map(|limit| due(&timers, timers.zero, limit));
         assert_eq!(dues, [0, 2, 2, 1]);
@@ -315,22 +338,26 @@ mod tests {
     #[test]
     fn never_does_not_come_even_at_the_end_of_the_numbers() {
         let timers = timers();
-        timers.arm(None, noop(), Kind::Sleep).unwrap();
+        timers.arm(None, noop(), Kind::Sleep);
         assert_eq!(timers.next_deadline(), None);
         let late = timers.zero + 600 * YEAR;
-        timers.arm(Some(late), noop(), Kind::Sleep).unwrap();
+        timers.arm(Some(late), noop(), Kind::Sleep);
         assert_eq!(due(&timers, late, 9), 0, "beyond the numbers is never too");
         assert_eq!(timers.clear().len(), 2);
     }
 
     #[test]
-    fn a_deadline_that_has_passed_is_not_armed_and_one_of_this_moment_is() {
+    fn a_deadline_has_passed_from_the_reading_on_that_reached_it() {
         let timers = timers();
         let now = timers.zero + Duration::from_secs(5);
-        assert_eq!(due(&timers, now, 1), 0);
         let past = now - Duration::from_nanos(1);
-        assert!(timers.arm(Some(past), noop(), Kind::Sleep).is_err());
-        assert!(timers.arm(Some(now), noop(), Kind::Sleep).is_ok());
+        assert!(!timers.has_passed(Some(past)), "as far as it knows");
+        assert_eq!(due(&timers, now, 1), 0);
+        timers.note(past); // an earlier reading does not take it back
+        assert!(timers.has_passed(Some(past)) && timers.has_passed(Some(now)));
+        assert!(!timers.has_passed(Some(now + Duration::from_nanos(1))));
+        assert!(!timers.has_passed(None));
+        timers.arm(Some(now), noop(), Kind::Scheduled);
         assert_eq!(timers.next_deadline(), Some(now));
         assert_eq!(timers.next_deadline_after(now), None);
         assert_eq!(timers.next_deadline_after(past), Some(now));
@@ -339,12 +366,26 @@ mod tests {
     }
 
     #[test]
+    fn a_test_clock_is_read_anew_and_the_system_clock_when_it_is_read_anyway() {
+        let clock = Arc::new(VirtualClock::new());
+        let home = HomeId::of_thread(&Arc::default());
+        let timers = Timers::new(home, Clock::Virtual(Arc::clone(&clock)));
+        let second = clock.now() + Duration::from_secs(1);
+        assert!(!timers.has_passed(Some(second)));
+        clock.move_to(second);
+        assert!(timers.has_passed(Some(second)));
+        let timers = self::timers();
+        let soon = Instant::now();
+        assert!(!timers.has_passed(Some(soon)));
+        assert!(timers.read_clock() >= soon && timers.has_passed(Some(soon)));
+    }
+
+    #[test]
     fn a_timer_is_looked_at_moved_and_cancelled_by_its_key() {
         let timers = timers();
         let second = timers.zero + Duration::from_secs(1);
         let (one, other) = (waker_fn::waker_fn(|| ()), waker_fn::waker_fn(|| ()));
-        let armed = timers.arm(Some(second), one.clone(), Kind::Scheduled);
-        let key = armed.unwrap();
+        let key = timers.arm(Some(second), one.clone(), Kind::Scheduled);
         assert_eq!(timers.look(key, &one), Armed::Waiting);
         assert_eq!(timers.look(key, &other), Armed::Stale);
         assert!(timers.replace(key, other.clone()).will_wake(&one));
@@ -365,10 +406,10 @@ mod tests {
     #[test]
     fn only_scheduled_closures_are_found_as_such() {
         let timers = timers();
-        timers.arm(None, noop(), Kind::Sleep).unwrap();
+        timers.arm(None, noop(), Kind::Sleep);
         assert!(timers.scheduled().is_empty());
-        timers.arm(None, noop(), Kind::Scheduled).unwrap();
-        timers.arm(None, noop(), Kind::Scheduled).unwrap();
+        timers.arm(None, noop(), Kind::Scheduled);
+        timers.arm(None, noop(), Kind::Scheduled);
         assert_eq!(timers.scheduled().len(), 2);
     }
 
@@ -377,9 +418,9 @@ mod tests {
         let letters: Arc<Letterbox> = Arc::default();
         letters.open();
         let home = HomeId::of_thread(&letters);
-        let timers = Timers::new(home, Instant::now());
+        let timers = Timers::new(home, Clock::System);
         assert_eq!(timers.home(), home);
-        let key = timers.arm(None, noop(), Kind::Sleep).unwrap();
+        let key = timers.arm(None, noop(), Kind::Sleep);
         home.tell(key, Away::Dropped);
         assert_eq!(letters.take(), [(key, Away::Dropped)]);
         home.leave();
