@@ -2,8 +2,11 @@
 //!
 //! - Everything that has a deadline asks here, so that a test loop runs the production code without
 //!   real time.
-//! - A test's own thread reads the clock of the test loop that it made last, so that a `sleep` that is
-//!   made in the test and spawned on the loop means what it says.
+//! - A test's own thread reads the clock of the test loop that it made last, outside of `block_on`, which waits
+//!   by the system's.
+//! - A `sleep` that a test makes there may be meant for the test loop or for a real one. It remembers the readings
+//!   of both clocks, and counts by that of the loop or `block_on` that first polls it
+//!   ([`Moment`](crate::time::moment)).
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -14,10 +17,12 @@ thread_local! {
     static OF_TESTS: RefCell<Vec<Arc<VirtualClock>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Reads the clock of a thread that is not a loop.
-pub(crate) fn thread_now() -> Instant {
-    let of_test = OF_TESTS.try_with(|clocks| clocks.borrow().last().map(|clock| clock.now()));
-    of_test.ok().flatten().unwrap_or_else(sync::now)
+/// The clock of the test loop that this thread made last, if one lives.
+pub(crate) fn of_test() -> Option<Arc<VirtualClock>> {
+    OF_TESTS
+        .try_with(|clocks| clocks.borrow().last().cloned())
+        .ok()
+        .flatten()
 }
 
 /// Has this thread read `clock` until the guard is dropped.

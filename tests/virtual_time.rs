@@ -6,11 +6,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loopgroup::testing::{TestGroup, TestLoop};
-use loopgroup::time::{sleep, sleep_until};
-use loopgroup::{Cause, State};
+use loopgroup::time::{interval, now, sleep, sleep_until, timeout};
+use loopgroup::{Cause, EventLoopGroup, State, block_on};
 
 const NANO: Duration = Duration::from_nanos(1);
 
@@ -269,6 +269,89 @@ fn driving_a_test_loop_uses_no_real_time() {
         "forty-one days took {:?}",
         start.elapsed()
     );
+}
+
+/// Lets real time pass; a test loop's clock stands still meanwhile.
+fn spend(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn the_clock_of_a_test_loop_is_not_that_of_real_timers_made_beside_it() {
+    util::within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let long = Duration::from_millis(20);
+        let real = |ahead: bool| {
+            let mut test = TestLoop::new();
+            if ahead {
+                test.advance(secs(24 * 3600));
+            }
+            spend(long); // else the clocks would hardly differ
+            let mut waits: Vec<Duration> = Vec::new();
+            let mut note = |start: Instant| waits.push(start.elapsed());
+            let start = Instant::now();
+            block_on(sleep(long));
+            note(start);
+            let start = Instant::now();
+            block_on(async move { sleep(long).await });
+            note(start);
+            let start = Instant::now();
+            block_on(group.spawn(sleep(long))).unwrap();
+            note(start);
+            let start = Instant::now();
+            let late = block_on(timeout(long, std::future::pending::<()>()));
+            assert!(late.is_err());
+            note(start);
+            let start = Instant::now();
+            let mut ticks = interval(long);
+            block_on(async {
+                assert!(ticks.tick().await >= start);
+                ticks.tick().await;
+            });
+            note(start);
+            block_on(async {
+                let start = now();
+                sleep(long).await;
+                waits.push(now() - start);
+            });
+            assert!(waits.iter().all(|&wait| wait >= long), "{waits:?}");
+            drop(test);
+        };
+        real(false);
+        real(true);
+    });
+}
+
+#[test]
+fn a_sleep_made_by_the_test_counts_by_the_clock_of_the_test_loop_that_polls_it() {
+    let hour = secs(3600);
+    let mut first = TestLoop::new();
+    first.advance(24 * hour);
+    let mut second = TestLoop::new();
+    spend(Duration::from_millis(2));
+    let wait = sleep(hour);
+    assert_eq!(wait.deadline(), Some(second.now() + hour));
+    let ours = second.spawn(wait);
+    let beat = second.spawn(async move {
+        let mut ticks = interval(hour);
+        ticks.tick().await;
+        ticks.tick().await;
+    });
+    let bounded = second.spawn(timeout(hour, std::future::pending::<()>()));
+    second.advance(hour - NANO);
+    assert_eq!(second.pending(), 3);
+    second.advance(NANO);
+    assert!(ours.is_finished() && beat.is_finished() && bounded.is_finished());
+    // The other one's clock is a day ahead: there it counts from the first poll.
+    let theirs = first.spawn(sleep(hour));
+    first.run_until_stalled();
+    first.advance(hour - NANO);
+    assert!(!theirs.is_finished());
+    first.advance(NANO);
+    assert!(theirs.is_finished());
 }
 
 #[test]

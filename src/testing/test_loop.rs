@@ -36,7 +36,10 @@ pub(super) fn later(now: Instant, duration: Duration) -> Instant {
 /// cancelled.
 ///
 /// Time is the loop's own: `std::time::Instant::now()` stays real, and what real threads do (those of
-/// [`blocking`](crate::blocking), say) takes no virtual time and is not waited for.
+/// [`blocking`](crate::blocking), say) takes no virtual time and is not waited for. A
+/// [`sleep`](crate::time::sleep), `timeout` or `interval` that the test makes outside of the loop counts by the clock of
+/// whoever polls it first: spawned here it takes virtual time, awaited in [`block_on`](crate::block_on) or spawned on a
+/// real group it takes real time.
 ///
 /// # Examples
 ///

@@ -35,7 +35,7 @@ const TOLERANCE: Duration = Duration::from_millis(5);
 /// ```
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
-    interval_at(now(), period)
+    Interval::new(Sleep::after(Duration::ZERO), period)
 }
 
 /// Ticks at `start` and then once per `period`.
@@ -59,15 +59,7 @@ pub fn interval(period: Duration) -> Interval {
 /// ```
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
-    assert!(
-        !period.is_zero(),
-        "the period of an interval must be above zero"
-    );
-    Interval {
-        sleep: Sleep::at(Some(start), Kind::Sleep),
-        period,
-        missed: MissedTick::default(),
-    }
+    Interval::new(Sleep::at(Some(start), Kind::Sleep), period)
 }
 
 /// What an [`Interval`] does about ticks that nobody took in time.
@@ -136,6 +128,19 @@ pub struct Interval {
 }
 
 impl Interval {
+    #[track_caller]
+    fn new(first: Sleep, period: Duration) -> Interval {
+        assert!(
+            !period.is_zero(),
+            "the period of an interval must be above zero"
+        );
+        Interval {
+            sleep: first,
+            period,
+            missed: MissedTick::default(),
+        }
+    }
+
     /// Waits for the next tick.
     ///
     /// # Examples

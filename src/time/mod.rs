@@ -31,6 +31,7 @@
 //! ```
 
 mod interval;
+pub(crate) mod moment;
 pub(crate) mod queue;
 pub(crate) mod sleep;
 pub(crate) mod thread;
@@ -43,12 +44,16 @@ pub use timeout::{Elapsed, Timeout, timeout, timeout_at};
 
 use std::time::Instant;
 
-use crate::clock;
+use crate::clock::{self, Clock};
 use crate::event_loop::context;
+use crate::sync;
 use crate::time::timers::{HomeId, Timers};
 
 /// Reads the clock of the current loop: the system's, or that of a
 /// [`TestLoop`](crate::testing::TestLoop).
+///
+/// A thread that is no loop reads the system's clock inside [`block_on`](crate::block_on). Elsewhere it reads that
+/// of the test loop that it made last, while one lives.
 ///
 /// Code that asks here instead of [`Instant::now`] can be tested in virtual time.
 ///
@@ -70,7 +75,17 @@ use crate::time::timers::{HomeId, Timers};
 pub fn now() -> Instant {
     context::with_local(|local| local.timers.read_clock())
         .or_else(thread::read_clock)
-        .unwrap_or_else(clock::thread_now)
+        .or_else(|| clock::of_test().map(|clock| clock.now()))
+        .unwrap_or_else(sync::now)
+}
+
+/// The clock that [`now`] reads.
+fn clock_here() -> Clock {
+    let outside = || {
+        let test = clock::of_test().filter(|_| !thread::is_inside());
+        test.map_or(Clock::System, Clock::Virtual)
+    };
+    context::with_local(|local| local.shared.config.clock.clone()).unwrap_or_else(outside)
 }
 
 /// Whether a timer can be polled on this thread.

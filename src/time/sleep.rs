@@ -12,16 +12,20 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use crate::clock::Clock;
 use crate::event_loop::budget;
 use crate::sync;
+use crate::time::moment::Moment;
 use crate::time::queue::Key;
 use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
-use crate::time::{at, here, now};
+use crate::time::{at, clock_here, here};
 
 /// Waits for `duration`.
 ///
 /// [`Duration::MAX`], like any time beyond the end of the clock, means for ever. The time counts from
-/// this call, not from the first poll. A zero duration is ready at once: to let other tasks go first, use
+/// this call, not from the first poll. (One that a test makes beside its
+/// [`TestLoop`](crate::testing::TestLoop) counts by the clock of the loop or `block_on` that first polls it: from this
+/// call, or on the clock of another test loop from that poll.) A zero duration is ready at once: to let other tasks go first, use
 /// [`yield_now`](crate::yield_now).
 ///
 /// # Panics
@@ -44,7 +48,7 @@ use crate::time::{at, here, now};
 /// assert!(start.elapsed() >= Duration::from_millis(2)); // never early
 /// ```
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep::at(now().checked_add(duration), Kind::Sleep)
+    Sleep::after(duration)
 }
 
 /// Waits until `deadline`.
@@ -84,8 +88,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 /// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
-    /// `None`: never.
-    deadline: Option<Instant>,
+    moment: Moment,
     armed: Option<(HomeId, Key)>,
     kind: Kind,
 }
@@ -93,15 +96,29 @@ pub struct Sleep {
 impl Sleep {
     pub(crate) fn at(deadline: Option<Instant>, kind: Kind) -> Sleep {
         Sleep {
-            deadline,
+            moment: Moment::At(deadline),
             armed: None,
             kind,
         }
     }
 
+    pub(super) fn after(duration: Duration) -> Sleep {
+        Sleep {
+            moment: Moment::after(duration),
+            armed: None,
+            kind: Kind::Sleep,
+        }
+    }
+
     /// Returns the moment that it waits for; `None` means never.
+    ///
+    /// A sleep that was made beside a [`TestLoop`](crate::testing::TestLoop) shows it by the clock that
+    /// [`now`](crate::time::now) reads, until it is polled for the first time.
     pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        match self.moment {
+            Moment::At(deadline) => deadline,
+            Moment::Undecided(_) => self.moment.by(&clock_here()),
+        }
     }
 
     /// Waits for another moment instead, also if it has been ready before.
@@ -124,7 +141,7 @@ impl Sleep {
     }
 
     pub(crate) fn reset_to(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+        self.moment = Moment::At(deadline);
         let Some((home, key)) = self.armed else {
             return;
         };
@@ -156,13 +173,13 @@ impl Sleep {
     }
 
     /// Looks whether it has fired or is due, if it is armed on this thread; moves away from another one.
-    fn look(&mut self, cx: &mut Context<'_>) -> Option<Armed> {
+    fn look(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Option<Armed> {
         let (home, key) = self.armed?;
         // Not `at`: a thread's own timers rest while it is a loop, or outside `block_on`.
         let look = |timers: &Timers| {
             let here = timers.home() == home;
             here.then(|| match timers.look(key, cx.waker()) {
-                Armed::Waiting | Armed::Stale if self.is_over(timers) => Armed::Due,
+                Armed::Waiting | Armed::Stale if self.is_over(timers, deadline) => Armed::Due,
                 armed => armed,
             })
         };
@@ -182,8 +199,19 @@ impl Sleep {
     }
 
     /// Whether it is ready without being fired.
-    fn is_over(&self, timers: &Timers) -> bool {
-        self.kind == Kind::Sleep && timers.has_passed(self.deadline)
+    fn is_over(&self, timers: &Timers, deadline: Option<Instant>) -> bool {
+        self.kind == Kind::Sleep && timers.has_passed(deadline)
+    }
+
+    /// The deadline, by the clock of the loop or `block_on` that polls it first.
+    fn decide(&mut self) -> Option<Instant> {
+        if let Moment::At(deadline) = self.moment {
+            return deadline;
+        }
+        let deadline = here(|timers| self.moment.by(timers.clock()));
+        let deadline = deadline.unwrap_or_else(|| self.moment.by(&Clock::System));
+        self.moment = Moment::At(deadline);
+        deadline
     }
 
     /// Ready without being fired: a task that never waits for its timers lets others in all the same.
@@ -200,11 +228,12 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
+        let deadline = this.decide();
         // A scheduled closure that is never due is armed all the same: a shutdown looks for it there.
-        if this.deadline.is_none() && this.kind == Kind::Sleep {
+        if deadline.is_none() && this.kind == Kind::Sleep {
             return Poll::Pending;
         }
-        match this.look(cx) {
+        match this.look(deadline, cx) {
             None => {}
             Some(Armed::Fired) => {
                 this.armed = None;
@@ -215,10 +244,10 @@ impl Future for Sleep {
         }
         let waker = cx.waker().clone();
         let arm = |timers: &Timers| {
-            if this.is_over(timers) {
+            if this.is_over(timers, deadline) {
                 return Err(waker);
             }
-            let key = timers.arm(this.deadline, waker, this.kind);
+            let key = timers.arm(deadline, waker, this.kind);
             Ok((timers.home(), key))
         };
         match here(arm) {
@@ -230,12 +259,7 @@ impl Future for Sleep {
                 drop(waker);
                 this.poll_over(cx)
             }
-            None if this
-                .deadline
-                .is_some_and(|deadline| sync::now() >= deadline) =>
-            {
-                Poll::Ready(())
-            }
+            None if deadline.is_some_and(|deadline| sync::now() >= deadline) => Poll::Ready(()),
             None => panic!(
                 "a timer of loopgroup was polled on a thread that has no timers: poll it inside a \
                  task of a group, inside loopgroup::run or inside loopgroup::block_on; in a task of \
@@ -254,7 +278,7 @@ impl Drop for Sleep {
 impl fmt::Debug for Sleep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sleep")
-            .field("deadline", &self.deadline)
+            .field("deadline", &self.deadline())
             .field("armed", &self.armed.is_some())
             .finish()
     }

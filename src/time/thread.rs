@@ -225,9 +225,14 @@ impl Drop for Waiting {
     }
 }
 
+/// Whether this thread is inside `block_on`.
+pub(super) fn is_inside() -> bool {
+    DEPTH.get() > 0
+}
+
 /// Reads the clock that the timers of this thread go by: inside `block_on` only.
 pub(super) fn read_clock() -> Option<Instant> {
-    if DEPTH.get() == 0 {
+    if !is_inside() {
         return None;
     }
     let now = sync::now();
@@ -241,7 +246,7 @@ pub(super) fn read_clock() -> Option<Instant> {
 
 /// The timers of this thread, to arm one: inside `block_on` only.
 pub(super) fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
-    if DEPTH.get() == 0 {
+    if !is_inside() {
         return None;
     }
     let home = Home::current().or_else(Home::found)?;

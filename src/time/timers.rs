@@ -88,6 +88,11 @@ impl Timers {
         self.home
     }
 
+    /// The clock that these timers go by.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Reads the clock.
     pub(crate) fn read_clock(&self) -> Instant {
         let now = self.clock.now();
