@@ -95,9 +95,11 @@ pub(crate) fn has_timers() -> bool {
 
 /// The timers of this thread, to arm one; `look` must not call foreign code.
 fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
-    let mut look = Some(look);
-    let mut once = |timers: &Timers| (look.take().expect("called once"))(timers);
-    context::with_local(|local| once(&local.timers)).or_else(|| thread::here(&mut once))
+    if context::is_loop() {
+        context::with_local(|local| look(&local.timers))
+    } else {
+        thread::here(look)
+    }
 }
 
 /// The timers of this thread, if they are `home`; `look` must not call foreign code.

@@ -179,7 +179,7 @@ impl Sleep {
         let look = |timers: &Timers| {
             let here = timers.home() == home;
             here.then(|| match timers.look(key, cx.waker()) {
-                Armed::Waiting | Armed::Stale if self.is_over(timers, deadline) => Armed::Due,
+                Armed::Waiting | Armed::Stale if timers.is_over(deadline, self.kind) => Armed::Due,
                 armed => armed,
             })
         };
@@ -196,11 +196,6 @@ impl Sleep {
                 None
             }
         }
-    }
-
-    /// Whether it is ready without being fired.
-    fn is_over(&self, timers: &Timers, deadline: Option<Instant>) -> bool {
-        self.kind == Kind::Sleep && timers.has_passed(deadline)
     }
 
     /// The deadline, by the clock of the loop or `block_on` that polls it first.
@@ -242,22 +237,23 @@ impl Future for Sleep {
             Some(Armed::Due) => return this.poll_over(cx),
             Some(_) => return Poll::Pending,
         }
-        let waker = cx.waker().clone();
+        // Foreign code clones it, and drops it if it is not needed: no borrow is held.
+        let mut waker = Some(cx.waker().clone());
         let arm = |timers: &Timers| {
-            if this.is_over(timers, deadline) {
-                return Err(waker);
+            if timers.is_over(deadline, this.kind) {
+                return None;
             }
-            let key = timers.arm(deadline, waker, this.kind);
-            Ok((timers.home(), key))
+            let key = timers.arm(deadline, waker.take()?, this.kind);
+            Some((timers.home(), key))
         };
         match here(arm) {
-            Some(Ok(armed)) => {
-                this.armed = Some(armed);
-                Poll::Pending
-            }
-            Some(Err(waker)) => {
+            Some(None) => {
                 drop(waker);
                 this.poll_over(cx)
+            }
+            Some(armed) => {
+                this.armed = armed;
+                Poll::Pending
             }
             None if deadline.is_some_and(|deadline| sync::now() >= deadline) => Poll::Ready(()),
             None => panic!(
