@@ -1,4 +1,5 @@
-//! W7: timers that are made, armed and dropped among ten thousand live ones.
+//! W7: timers that are made, armed and dropped among ten thousand live ones: all in one poll, behind a timer that is
+//! far away, and with a turn of the loop after every sixty-four.
 //!
 //!     cargo bench --bench w07_timers
 #![allow(missing_docs)]
@@ -16,19 +17,39 @@ use util::bench;
 
 const LIVE: usize = 10_000;
 const TIMERS: u32 = 100_000;
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() {
-    bench("W7 timer made, armed, dropped", TIMERS, || {
-        run(poll_fn(|cx| {
-            let start = Instant::now();
-            let mut live: Vec<_> = (0..LIVE).map(|n| armed(start, n, cx)).collect();
-            for n in LIVE..LIVE + TIMERS as usize {
-                live[n % LIVE] = armed(start, n, cx);
+    for (name, far, turn) in [
+        ("W7 timer made, armed, dropped", false, usize::MAX),
+        ("W7 the same, a far one first", true, usize::MAX),
+        ("W7 the same, in many turns", true, 64),
+    ] {
+        bench(name, TIMERS, || run(churn(far, turn)).unwrap());
+    }
+}
+
+/// Replaces timers among the live ones; the loop takes a turn after every `turn` of them.
+async fn churn(far: bool, turn: usize) {
+    let start = Instant::now();
+    let mut first = far.then(|| sleep_until(start + HOUR));
+    let mut live: Vec<Option<Sleep>> = (0..LIVE).map(|_| None).collect();
+    let mut number = 0;
+    poll_fn(|cx| {
+        if let Some(first) = &mut first {
+            assert!(Pin::new(first).poll(cx).is_pending());
+        }
+        for _ in 0..turn {
+            if number == LIVE + TIMERS as usize {
+                return Poll::Ready(());
             }
-            Poll::Ready(())
-        }))
-        .unwrap();
-    });
+            live[number % LIVE] = Some(armed(start, number, cx));
+            number += 1;
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A timer some seconds from now, in no order.

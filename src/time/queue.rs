@@ -4,6 +4,9 @@
 //! again. In the wheel both take constant time. What comes near moves to the heap, which knows the exact
 //! order.
 //!
+//! The wheel begins at the moment up to which entries were popped. Asking for the earliest deadline moves it further only
+//! if the earliest bucket holds more than a few entries: what is put in before that bucket goes to the heap then.
+//!
 //! Invariants:
 //! - Everything in the heap is earlier than everything in the wheel.
 //! - An occupied slot is in exactly one of the two, and knows where.
@@ -19,7 +22,7 @@ mod wheel;
 use heap::Heap;
 pub(crate) use slots::Key;
 use slots::{NONE, Part, Slots};
-use wheel::Wheel;
+use wheel::{Earliest, Wheel};
 
 /// The queue.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct Queue<T> {
     len: usize,
     /// Counts insertions, to keep equal deadlines in order.
     order: u64,
+    /// The moment up to which entries were popped last.
+    now: u64,
 }
 
 impl<T> Queue<T> {
@@ -40,6 +45,7 @@ impl<T> Queue<T> {
             slots: Slots::new(),
             len: 0,
             order: 0,
+            now: 0,
         }
     }
 
@@ -54,7 +60,15 @@ impl<T> Queue<T> {
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
-        self.first().map(|(deadline, _)| deadline)
+        loop {
+            if let Some((deadline, _)) = self.near.first() {
+                return Some(deadline);
+            }
+            match self.far.earliest(&self.slots)? {
+                Earliest::At(deadline) => return Some(deadline),
+                Earliest::OfMany => self.approach(),
+            }
+        }
     }
 
     /// The earliest deadline after `now`; O(n).
@@ -65,8 +79,7 @@ impl<T> Queue<T> {
 
     pub(crate) fn insert(&mut self, deadline: u64, value: T) -> Key {
         if self.len == 0 {
-            // A timer alone is the next one: near.
-            self.far.begin(deadline);
+            self.far.begin(self.now);
         }
         let key = self.slots.occupy(deadline, self.order, value);
         self.order += 1;
@@ -101,7 +114,14 @@ impl<T> Queue<T> {
 
     /// Takes the earliest entry out if its deadline is not after `now`.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<T> {
-        let (deadline, slot) = self.first()?;
+        while self.near.is_empty() {
+            if self.far.pass(now) {
+                self.now = now;
+                return None;
+            }
+            self.approach();
+        }
+        let (deadline, slot) = self.near.first()?;
         (deadline <= now).then(|| self.take(slot))
     }
 
@@ -112,27 +132,23 @@ impl<T> Queue<T> {
 
     /// Takes everything out.
     pub(crate) fn clear(&mut self) -> Vec<T> {
+        let now = self.now;
         let mut values = Vec::with_capacity(self.len);
         while let Some(value) = self.pop_due(u64::MAX) {
             values.push(value);
         }
+        self.now = now;
         values
     }
 
-    /// The earliest entry. What is far comes near for it, when nothing else is.
-    fn first(&mut self) -> Option<(u64, u32)> {
-        while self.near.is_empty() {
-            let mut slot = self.far.advance();
-            if slot == NONE {
-                return None;
-            }
-            while slot != NONE {
-                let next = self.slots.look(slot).next;
-                self.put(slot);
-                slot = next;
-            }
+    /// Brings the earliest bucket nearer.
+    fn approach(&mut self) {
+        let mut slot = self.far.advance();
+        while slot != NONE {
+            let next = self.slots.look(slot).next;
+            self.put(slot);
+            slot = next;
         }
-        self.near.first()
     }
 
     /// Puts an entry where its deadline belongs.
@@ -210,6 +226,57 @@ mod tests {
         for value in (0..101).rev() {
             assert_eq!(queue.pop_due(7), Some(value));
         }
+    }
+
+    #[test]
+    fn a_far_entry_does_not_send_nearer_ones_to_the_heap() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut queue = Queue::new();
+        let start = 70 * SECOND;
+        assert_eq!(queue.pop_due(start), None);
+        queue.insert(start + 3_600 * SECOND, 0);
+        for number in 1..1000 {
+            // As a loop does in every turn.
+            assert_eq!(queue.pop_due(start + number), None);
+            assert!(queue.next_deadline() >= Some(start + 20 * SECOND));
+            let deadline = start + 30 * SECOND - number % 10 * SECOND;
+            let key = queue.insert(deadline, number);
+            assert!(queue.near.is_empty(), "in the wheel");
+            if number > 10 {
+                assert_eq!(queue.remove(key), Some(number));
+            }
+        }
+        let order: Vec<_> = std::iter::from_fn(|| {
+            let deadline = queue.next_deadline()?;
+            assert_eq!(queue.pop_due(deadline - 1), None, "exact");
+            queue.pop_due(deadline)
+        })
+        .collect();
+        assert_eq!(order, [9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 0]);
+    }
+
+    #[test]
+    fn entries_that_are_many_come_near_in_their_order_while_time_goes_on() {
+        let mut rng = Random::new(2);
+        let mut queue = Queue::<(u64, u64)>::new();
+        let mut model = std::collections::BTreeSet::new();
+        let mut now = 0;
+        for number in 0..20_000_u64 {
+            now += rng.below(3_000_000) as u64;
+            while let Some(due) = queue.pop_due(now) {
+                assert_eq!(model.pop_first(), Some(due));
+                assert!(due.0 <= now);
+            }
+            assert_eq!(
+                queue.next_deadline(),
+                model.first().map(|&(deadline, _)| deadline)
+            );
+            let spread = 1 << rng.below(40);
+            let entry = (now + rng.below(spread) as u64, number);
+            queue.insert(entry.0, entry);
+            model.insert(entry);
+        }
+        assert_eq!(queue.len(), model.len());
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! Invariants:
 //! - Every entry's grain is after `base`; so on each level only buckets after the digit of `base` are
 //!   occupied, and whatever lies on a level is earlier than everything on the levels above.
-//! - `base` moves only to the first grain of the earliest bucket, which is emptied then: digits above
-//!   that level stay, so the other buckets hold what they should.
+//! - `base` moves to the first grain of the earliest bucket, which is emptied then, or to a grain before that:
+//!   digits above that level stay, so the other buckets hold what they should.
 //! - A chain goes through the slots both ways: in and out is O(1), and nothing is allocated.
 
 use super::slots::{NONE, Part, Slots};
@@ -16,6 +16,8 @@ use super::slots::{NONE, Part, Slots};
 const GRAIN: u32 = 20;
 const DIGIT: u32 = 6;
 const BUCKETS: usize = 1 << DIGIT;
+/// So many entries of a bucket are looked at rather than moved.
+const FEW: usize = 16;
 /// The digits of the last grain.
 const LEVELS: usize = (u64::BITS - GRAIN).div_ceil(DIGIT) as usize;
 
@@ -82,22 +84,63 @@ impl Wheel {
         }
     }
 
+    /// The level of the earliest bucket, its number there and its first grain.
+    fn first(&self) -> Option<(usize, usize, u64)> {
+        let level = self.occupied.iter().position(|&buckets| buckets != 0)?;
+        let bucket = self.occupied[level].trailing_zeros();
+        let shift = level as u32 * DIGIT;
+        let above = (self.base >> shift) >> DIGIT;
+        let grain = (above << DIGIT | u64::from(bucket)) << shift;
+        Some((level, bucket as usize, grain))
+    }
+
+    /// The earliest deadline, if few entries have to be looked at for it.
+    pub(super) fn earliest<T>(&self, slots: &Slots<T>) -> Option<Earliest> {
+        let (level, bucket, _) = self.first()?;
+        let mut slot = self.heads[level][bucket];
+        let mut least = u64::MAX;
+        for _ in 0..FEW {
+            let entry = slots.look(slot);
+            least = least.min(entry.deadline);
+            slot = entry.next;
+            if slot == NONE {
+                return Some(Earliest::At(least));
+            }
+        }
+        Some(Earliest::OfMany)
+    }
+
+    /// Moves on to `now`, unless there may be entries up to there.
+    pub(super) fn pass(&mut self, now: u64) -> bool {
+        let now = now >> GRAIN;
+        if self.first().is_some_and(|(.., grain)| grain <= now) {
+            return false;
+        }
+        self.base = self.base.max(now);
+        true
+    }
+
     /// Moves on to the earliest bucket and empties it: the first of its chain of slots, all of which
     /// are to be queued again, `NONE` if there is nothing far.
     pub(super) fn advance(&mut self) -> u32 {
-        let Some(level) = self.occupied.iter().position(|&buckets| buckets != 0) else {
+        let Some((level, bucket, grain)) = self.first() else {
             return NONE;
         };
-        let bucket = self.occupied[level].trailing_zeros();
         self.occupied[level] &= !(1 << bucket);
-        let shift = level as u32 * DIGIT;
-        let above = (self.base >> shift) >> DIGIT;
-        self.base = (above << DIGIT | u64::from(bucket)) << shift;
-        std::mem::replace(&mut self.heads[level][bucket as usize], NONE)
+        self.base = grain;
+        std::mem::replace(&mut self.heads[level][bucket], NONE)
     }
 
-    /// Has an empty wheel begin after `deadline`.
-    pub(super) fn begin(&mut self, deadline: u64) {
-        self.base = deadline >> GRAIN;
+    /// Has an empty wheel begin at `now`.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.base = now >> GRAIN;
     }
+}
+
+/// What is known of the earliest bucket.
+pub(super) enum Earliest {
+    /// Its earliest deadline.
+    At(u64),
+    /// That it holds many entries, and is better brought nearer.
+    OfMany,
 }
