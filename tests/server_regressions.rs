@@ -259,3 +259,39 @@ fn the_handle_of_a_server_that_has_ended_keeps_nothing_of_its_loops() {
         }
     });
 }
+
+#[test]
+fn one_stuck_worker_leaves_its_connections_to_the_others() {
+    within(|| {
+        let boss = EventLoopGroup::new(1).unwrap();
+        let workers = EventLoopGroup::builder()
+            .loops(2)
+            .max_pending_tasks(2)
+            .build()
+            .unwrap();
+        // Loop 0 is busy, and its queue is full.
+        let release = stall(&workers.loops()[0]);
+        for _ in 0..2 {
+            workers.loops()[0].execute(|| ()).unwrap();
+        }
+        let server = Server::bind("127.0.0.1:0").unwrap();
+        let server = server.boss(&boss).workers(&workers);
+        let server = server
+            .serve(|mut stream, _| async move {
+                futures::AsyncWriteExt::write_all(&mut stream, b"x")
+                    .await
+                    .unwrap();
+            })
+            .unwrap();
+        for _ in 0..20 {
+            let mut client = std::net::TcpStream::connect(server.local_addr()).unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        }
+        server.stop();
+        block_on(server);
+        release.open();
+        let report = workers.drain(LONG).wait();
+        assert_eq!(report.loops()[1].completed(), 20, "{report}");
+        assert_eq!(report.rejected(), 0, "an offer is no refusal: {report}");
+    });
+}

@@ -99,8 +99,13 @@ pub(crate) async fn go_on() {
 /// Notes that an operation was done. One that has to wait is none: a task may wait for any number of things
 /// at once.
 pub(crate) fn spend() {
+    spend_much(1);
+}
+
+/// As [`spend`], for something that counts as so many operations.
+pub(crate) fn spend_much(operations: u64) {
     let Budget { left, stops } = BUDGET.get();
-    let left = left.saturating_sub(1);
+    let left = left.saturating_sub(operations);
     BUDGET.set(Budget { left, stops });
 }
 

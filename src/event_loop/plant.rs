@@ -16,8 +16,8 @@ impl EventLoop {
     /// Makes a future on this loop and runs it there, detached, in the name of another place.
     ///
     /// As a plain local task, which is smaller than the stand-in of `spawn_with`, and one task in the books: what
-    /// travels is a message that makes it.
-    pub(crate) fn start_at<I, F>(
+    /// travels is a message that makes it. A refusal is not in the books: another loop may take it.
+    pub(crate) fn offer_start<I, F>(
         &self,
         init: I,
         location: &'static Location<'static>,
@@ -46,10 +46,7 @@ impl EventLoop {
                 }),
             }
         });
-        started.map_err(|reason| {
-            shared.note_refusal(reason, location);
-            Rejected::new(take(), reason)
-        })
+        started.map_err(|reason| Rejected::new(take(), reason))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! - Between the choice and the push a loop may close its gate. Then the others that accept are asked, in order, each
 //!   once. What one of them takes was not refused: the books know of one attempt.
-//! - A full queue, or a thread that cannot be started, is a refusal: the chooser has chosen.
+//! - A full queue, or a thread that cannot be started, is a refusal: the chooser has chosen. Only a connection, which
+//!   is accepted already and waits in somebody's hands, is offered to every loop in turn.
 
 use std::future::Future;
 use std::panic::Location;
@@ -93,9 +94,7 @@ impl GroupCore {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (before, from) = self.loops.split_at(chosen.index());
-        let others = from.iter().chain(before).skip(1);
-        for one in others.filter(|one| !one.state().is_shutdown()) {
+        for one in self.others_than(chosen) {
             let value = refused.into_inner();
             match one.offer(value, wrap, Lane::Main, Urgency::Now, location) {
                 Ok(handle) => return Ok(handle),
@@ -103,6 +102,40 @@ impl GroupCore {
             }
         }
         Err(refused)
+    }
+}
+
+impl GroupCore {
+    /// Starts a connection's task on the chosen loop, or on the next one that takes it; hands it back if none does.
+    pub(crate) fn start<I, F>(
+        &self,
+        init: I,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let chosen = self.next();
+        let mut refused = match chosen.offer_start(init, location) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        for one in self.others_than(chosen) {
+            refused = match one.offer_start(refused.into_inner(), location) {
+                Ok(()) => return Ok(()),
+                Err(refused) => refused,
+            };
+        }
+        chosen.shared().note_refusal(refused.reason(), location);
+        Err(refused)
+    }
+
+    /// The other loops that accept, beginning behind that one.
+    fn others_than(&self, chosen: &EventLoop) -> impl Iterator<Item = &EventLoop> {
+        let (before, from) = self.loops.split_at(chosen.index());
+        let others = from.iter().chain(before).skip(1);
+        others.filter(|one| !one.state().is_shutdown())
     }
 }
 

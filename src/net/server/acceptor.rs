@@ -182,7 +182,7 @@ impl Placement {
             match self.offer(serve, location) {
                 Offer::Taken => return Some(()),
                 Offer::Ended => return None,
-                // A full queue, or a thread that could not be started.
+                // Every queue is full, or a thread could not be started.
                 Offer::Refused(back) => serve = back,
             }
             stop.or(sleep(wait)).await?;
@@ -195,34 +195,28 @@ impl Placement {
         C: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
-        let group = match self {
-            Placement::Here => None,
-            Placement::Next(group) => match group.upgrade() {
-                None => return Offer::Ended,
-                group => group,
-            },
-        };
-        let here;
-        let target = match &group {
-            Some(group) => group.next(),
-            None => {
-                here = EventLoop::current().expect("an acceptor is a task of a loop");
-                &here
-            }
-        };
-        match target.start_at(serve, location) {
-            Ok(()) => Offer::Taken,
-            Err(rejected) => {
-                let ended = match &group {
-                    Some(group) => group.loops.iter().all(|one| one.state().is_shutdown()),
-                    None => target.state().is_shutdown(),
-                };
-                if ended {
-                    Offer::Ended
-                } else {
-                    Offer::Refused(rejected.into_inner())
+        let (offered, ended) = match self {
+            Placement::Here => {
+                let here = EventLoop::current().expect("an acceptor is a task of a loop");
+                let offered = here.offer_start(serve, location);
+                if let Err(refused) = &offered {
+                    here.shared().note_refusal(refused.reason(), location);
                 }
+                (offered, here.state().is_shutdown())
             }
+            Placement::Next(group) => {
+                let Some(group) = group.upgrade() else {
+                    return Offer::Ended;
+                };
+                let offered = group.start(serve, location);
+                let ended = group.loops.iter().all(|one| one.state().is_shutdown());
+                (offered, ended)
+            }
+        };
+        match offered {
+            Ok(()) => Offer::Taken,
+            Err(_) if ended => Offer::Ended,
+            Err(refused) => Offer::Refused(refused.into_inner()),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The races.
 
 mod blocking;
+mod group_end;
 mod io;
 mod shutdown;
 mod tasks;
@@ -34,6 +35,12 @@ pub const SCENARIOS: &[Scenario] = scenarios![
     shutdown::hook_against_shutdown, Still;
     shutdown::now_against_gracefully, Still;
     shutdown::thread_factory_against_shutdown, Runs;
+    group_end::drain_against_now_of_one, Still;
+    group_end::drain_against_drain_of_one, Still;
+    group_end::drain_against_quiet_of_one, Still;
+    group_end::drain_against_hook_and_drop, Still;
+    group_end::drain_against_failed_start, Still;
+    time::periodic_cancel_against_run, Runs;
     time::timer_drop_against_fire, Runs;
     time::schedule_cancel_against_fire, Runs;
     time::timers_against_shutdown, Runs;

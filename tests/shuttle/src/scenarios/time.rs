@@ -83,6 +83,35 @@ pub fn schedule_cancel_against_fire() {
     ledger.check(&group.drain(NEVER).wait());
 }
 
+/// A periodic closure that is cancelled between two runs, or in one: it is over, once.
+pub fn periodic_cancel_against_run() {
+    let ledger = Ledger::default();
+    let group = ledger.group(1);
+    let (runs, inside) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counter, enters) = (Arc::clone(&runs), Arc::clone(&inside));
+    let beat = group.next().schedule_at_fixed_rate(TICK, TICK, move || {
+        enters.store(1, Ordering::SeqCst);
+        counter.fetch_add(1, Ordering::SeqCst);
+        thread::yield_now();
+        enters.store(0, Ordering::SeqCst);
+    });
+    let beat = Arc::new(beat.unwrap());
+    let cancellers = [(); 2].map(|()| {
+        let beat = Arc::clone(&beat);
+        thread::spawn(move || beat.cancel())
+    });
+    let cancelled = cancellers.map(|one| one.join().unwrap());
+    assert_eq!(cancelled.into_iter().filter(|&one| one).count(), 1);
+    let beat = Arc::into_inner(beat).expect("the others are gone");
+    assert!(block_on(beat).unwrap_err().is_cancelled());
+    assert_eq!(inside.load(Ordering::SeqCst), 0, "it still runs");
+    let before = runs.load(Ordering::SeqCst);
+    block_on(sleep(3 * TICK));
+    assert_eq!(runs.load(Ordering::SeqCst), before, "it runs again");
+    ledger.accepted_another();
+    ledger.check(&group.drain(NEVER).wait());
+}
+
 /// Timers of all kinds when the loop ends: every handle resolves, whichever comes first.
 pub fn timers_against_shutdown() {
     let ledger = Ledger::default();
