@@ -1,7 +1,7 @@
 //! How far a turn may go: to the next deadline, and to the end of the task that runs then.
 //!
-//! - The deadline is that of the next timer, or of the shutdown. Whoever runs tasks counts them here and is told when
-//!   to look at the clock: after every task when the deadline is near, after up to [`BATCH`] when it is far. A task that
+//! - The deadline is that of the next timer, or of the shutdown. Whoever runs tasks is told after how
+//!   many to look at the clock: after every task when the deadline is near, after up to [`BATCH`] when it is far. A task that
 //!   takes longer than [`LONG`] is a stall of its own, so with none of them no deadline is passed unseen.
 //! - What runs when the deadline is found to have passed was the last; what is left goes on in the next turn, in its
 //!   order. At least one task of each kind runs in a turn, or timers that are always due would starve all others.
@@ -24,7 +24,7 @@ pub(crate) struct Pace {
     /// What the loop's life showed when it was last asked.
     pub(crate) shown: u8,
     /// Tasks until the next look.
-    left: u32,
+    stride: u32,
     verdict: Verdict,
 }
 
@@ -44,7 +44,7 @@ impl Pace {
             timer,
             shutdown: None,
             shown: 0,
-            left: if timer.is_none() { BATCH } else { 1 },
+            stride: if timer.is_none() { BATCH } else { 1 },
             verdict: Verdict::GoOn,
         }
     }
@@ -52,7 +52,7 @@ impl Pace {
     /// Notes when the loop has to end.
     pub(crate) fn set_shutdown(&mut self, deadline: Option<Instant>) {
         self.shutdown = deadline;
-        self.left = 1;
+        self.stride = 1;
     }
 
     /// Goes on to another timer: those that were due have fired, or an earlier one was armed.
@@ -60,11 +60,9 @@ impl Pace {
         self.timer = timer;
     }
 
-    /// Counts a task; says whether it is time for a look at the clock.
-    #[inline]
-    pub(crate) fn count(&mut self) -> bool {
-        self.left = self.left.saturating_sub(1);
-        self.left == 0
+    /// How many tasks may run before the next look at the clock; one at least.
+    pub(crate) fn stride(&self) -> u32 {
+        self.stride
     }
 
     /// Looks at a reading of the clock.
@@ -77,7 +75,7 @@ impl Pace {
         } else {
             Verdict::GoOn
         };
-        self.left = self.deadline().map_or(BATCH, |deadline| {
+        self.stride = self.deadline().map_or(BATCH, |deadline| {
             let left = deadline.saturating_duration_since(now).as_nanos() / LONG.as_nanos();
             u32::try_from(left).map_or(BATCH, |left| left.clamp(1, BATCH))
         });
@@ -102,25 +100,17 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn counted(pace: &mut Pace) -> u32 {
-        let mut tasks = 1;
-        while !pace.count() {
-            tasks += 1;
-        }
-        tasks
-    }
-
     #[test]
     fn the_nearer_the_deadline_the_more_often_the_clock_is_looked_at() {
         let start = Instant::now();
         for (millis, tasks) in [(0, 1), (5, 1), (20, 2), (100, 10), (640, 64), (9_000, 64)] {
             let deadline = Some(start + Duration::from_millis(millis));
             let mut pace = Pace::new(deadline);
-            assert_eq!(counted(&mut pace), 1, "nobody knows how near it is");
+            assert_eq!(pace.stride(), 1, "nobody knows how near it is");
             pace.look(start);
-            assert_eq!(counted(&mut pace), tasks, "{millis} ms");
+            assert_eq!(pace.stride(), tasks, "{millis} ms");
         }
-        assert_eq!(counted(&mut Pace::new(None)), BATCH);
+        assert_eq!(Pace::new(None).stride(), BATCH);
     }
 
     #[test]

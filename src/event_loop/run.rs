@@ -231,36 +231,43 @@ impl Runner {
         });
     }
 
-    /// Counts a task; says whether it is time for a look at the clock.
+    /// Counts a task; says whether it is time for a look around.
     #[inline]
-    fn is_time(&self, pace: &mut Pace) -> bool {
+    fn is_time(&self, pace: &Pace) -> bool {
+        self.local.timers.count() || self.local.shared.inbox.shown() != pace.shown
+    }
+
+    /// Looks at the clock, and at what has changed since the last look.
+    fn look_around(&self, pace: &mut Pace) -> Instant {
         let timers = &self.local.timers;
         if timers.has_news() {
             pace.set_timer(timers.watch());
-            return true;
         }
         if self.local.shared.inbox.shown() != pace.shown {
             self.learn(pace);
-            return true;
         }
-        pace.count()
+        let now = self.now();
+        pace.look(now);
+        now
     }
 
     /// Runs the tasks of a kind that are queued now, as far as the pace allows; returns how many it ran.
     fn run_some(&self, kind: Kind, pace: &mut Pace) -> usize {
         let queued = self.local.queued_of(kind);
-        for ran in 0..queued {
-            if pace.is_over() {
-                return ran;
-            }
+        if pace.is_over() {
+            return 0;
+        }
+        self.local.timers.plan(pace.stride());
+        for ran in 1..=queued {
             if let Some(runnable) = self.local.next_of(kind) {
                 self.local.run_one(runnable);
             }
             if self.is_time(pace) {
-                pace.look(self.now());
+                self.look_around(pace);
                 if pace.is_due() {
-                    return ran + 1;
+                    return ran;
                 }
+                self.local.timers.plan(pace.stride());
             }
         }
         queued
@@ -282,31 +289,36 @@ impl Runner {
         let ratio = self.local.shared.config.io_ratio;
         let (limit, slice) = match io_time {
             // With a ratio of 100, everything that is queued now, and nothing that comes meanwhile.
-            Some(_) if ratio >= 100 => (to_u32(self.local.queued()), None),
+            Some(_) if ratio >= 100 => (to_u32(self.local.queued()).max(1), None),
             Some(io_time) => {
                 let share = io_time.saturating_mul(100 - ratio) / ratio;
                 (u32::MAX, Some(share.min(LONGEST_SLICE)))
             }
             None => (self.slice_tasks, Some(SLICE)),
         };
+        if pace.is_over() {
+            return;
+        }
         let mut start = None;
-        let mut run = 0_u32;
-        while run < limit && !pace.is_over() {
-            let Some(runnable) = self.local.next_task() else {
-                return;
-            };
+        let mut left = limit;
+        self.local.timers.plan(pace.stride().min(left));
+        while let Some(runnable) = self.local.next_task() {
             self.local.run_one(runnable);
-            run += 1;
-            if self.is_time(pace) {
-                // Far from a deadline the first batch is free: most turns never read the clock here.
-                let now = self.now();
-                pace.look(now);
-                let start = *start.get_or_insert(now);
-                let over = |slice| now.saturating_duration_since(start) >= slice;
-                if pace.is_due() || slice.is_some_and(over) {
-                    return;
-                }
+            if !self.is_time(pace) {
+                continue;
             }
+            left -= self.local.timers.counted();
+            if left == 0 {
+                return;
+            }
+            // Far from a deadline the first batch is free: most turns never read the clock here.
+            let now = self.look_around(pace);
+            let start = *start.get_or_insert(now);
+            let over = |slice| now.saturating_duration_since(start) >= slice;
+            if pace.is_due() || slice.is_some_and(over) {
+                return;
+            }
+            self.local.timers.plan(pace.stride().min(left));
         }
     }
 
@@ -406,38 +418,4 @@ fn to_u32(count: usize) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::builder::Builder;
-    use crate::clock::{Clock, VirtualClock};
-    use crate::time::sleep;
-
-    #[test]
-    fn what_tail_tasks_took_is_not_waited_for_again() {
-        let clock = Arc::new(VirtualClock::new());
-        let group = Builder::new()
-            .loops(1)
-            .without_io()
-            .clock(Clock::Virtual(Arc::clone(&clock)))
-            .build()
-            .expect("no selector, no error");
-        let ev = group.next();
-        let shared = Arc::clone(ev.shared());
-        let mut runner = Runner::new(Parts {
-            driver: shared.take_seat().expect("it is free"),
-            core: Arc::clone(group.core()),
-            shared,
-        });
-        let entered = context::enter_loop(runner.local()).expect("a test's thread is no loop");
-        let ms = Duration::from_millis;
-        drop(ev.spawn(sleep(ms(50))));
-        let (slow, end) = (Arc::clone(&clock), clock.now() + ms(40));
-        ev.execute_after_iteration(move || slow.move_to(end))
-            .expect("the loop is open");
-        let Next::Rest(Some(until)) = runner.work() else {
-            panic!("a timer is armed")
-        };
-        assert_eq!(until.deadline - until.now, ms(10));
-        runner.end(Cause::Now, None, None, entered);
-    }
-}
+mod tests;

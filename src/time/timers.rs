@@ -36,6 +36,9 @@ pub(crate) struct Timers {
     known: Cell<u64>,
     /// An earlier one has come since.
     news: Cell<bool>,
+    /// Tasks that the loop runs before it looks at the clock again, and how many of them are left.
+    planned: Cell<u32>,
+    left: Cell<u32>,
 }
 
 /// What a timer does when it fires.
@@ -81,6 +84,8 @@ impl Timers {
             now: Cell::new(zero),
             known: Cell::new(NEVER),
             news: Cell::new(false),
+            planned: Cell::new(0),
+            left: Cell::new(0),
         }
     }
 
@@ -148,13 +153,35 @@ impl Timers {
         if deadline < self.known.get() {
             self.known.set(deadline);
             self.news.set(true);
+            // The loop is to look after the task that runs.
+            let skipped = self.left.get().saturating_sub(1);
+            self.planned.set(self.planned.get() - skipped);
+            self.left.set(self.left.get() - skipped);
         }
     }
 
     /// Whether there is an earlier deadline than the one that was last watched for.
-    #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.news.get()
+    }
+
+    /// Has the loop run so many tasks before its next look at the clock: one at least, and fewer if there is news.
+    pub(crate) fn plan(&self, tasks: u32) {
+        self.planned.set(tasks);
+        self.left.set(tasks);
+    }
+
+    /// Counts a task; says whether it was the last that was planned.
+    #[inline]
+    pub(crate) fn count(&self) -> bool {
+        let left = self.left.get().wrapping_sub(1);
+        self.left.set(left);
+        left == 0
+    }
+
+    /// How many tasks were counted since they were planned.
+    pub(crate) fn counted(&self) -> u32 {
+        self.planned.get().wrapping_sub(self.left.get())
     }
 
     /// The next deadline; from here on an earlier one is news.
@@ -309,133 +336,4 @@ impl HomeId {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::VirtualClock;
-
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-    /// Timers of a thread that does not exist.
-    fn timers() -> Timers {
-        Timers::new(HomeId::of_thread(&Arc::default()), Clock::System)
-    }
-
-    fn noop() -> Waker {
-        Waker::noop().clone()
-    }
-
-    fn due(timers: &Timers, now: Instant, limit: usize) -> usize {
-        let mut woken = Vec::new();
-        timers.collect_due(now, limit, &mut woken);
-        woken.len()
-    }
-
-    #[test]
-    fn no_more_are_collected_than_asked_for() {
-        let timers = timers();
-        for _ in 0..5 {
-            timers.arm(Some(timers.zero), noop(), Kind::Sleep);
-        }
-        let dues = [0, 2, 2, 2].map(|limit| due(&timers, timers.zero, limit));
-        assert_eq!(dues, [0, 2, 2, 1]);
-        assert!(timers.is_empty());
-    }
-
-    #[test]
-    fn never_does_not_come_even_at_the_end_of_the_numbers() {
-        let timers = timers();
-        timers.arm(None, noop(), Kind::Sleep);
-        assert_eq!(timers.next_deadline(), None);
-        let late = timers.zero + 600 * YEAR;
-        timers.arm(Some(late), noop(), Kind::Sleep);
-        assert_eq!(due(&timers, late, 9), 0, "beyond the numbers is never too");
-        assert_eq!(timers.clear().len(), 2);
-    }
-
-    #[test]
-    fn a_deadline_has_passed_from_the_reading_on_that_reached_it() {
-        let timers = timers();
-        let now = timers.zero + Duration::from_secs(5);
-        let past = now - Duration::from_nanos(1);
-        assert!(
-            !timers.is_over(Some(past), Kind::Sleep),
-            "as far as it knows"
-        );
-        assert_eq!(due(&timers, now, 1), 0);
-        timers.note(past); // an earlier reading does not take it back
-        assert!(timers.is_over(Some(past), Kind::Sleep) && timers.is_over(Some(now), Kind::Sleep));
-        assert!(!timers.is_over(Some(now + Duration::from_nanos(1)), Kind::Sleep));
-        assert!(!timers.is_over(None, Kind::Sleep));
-        timers.arm(Some(now), noop(), Kind::Scheduled);
-        assert_eq!(timers.next_deadline(), Some(now));
-        assert_eq!(timers.next_deadline_after(now), None);
-        assert_eq!(timers.next_deadline_after(past), Some(now));
-        assert_eq!(due(&timers, past, 1), 0, "never early");
-        assert_eq!(due(&timers, now, 1), 1);
-    }
-
-    #[test]
-    fn a_test_clock_is_read_anew_and_the_system_clock_when_it_is_read_anyway() {
-        let clock = Arc::new(VirtualClock::new());
-        let home = HomeId::of_thread(&Arc::default());
-        let timers = Timers::new(home, Clock::Virtual(Arc::clone(&clock)));
-        let second = clock.now() + Duration::from_secs(1);
-        assert!(!timers.is_over(Some(second), Kind::Sleep));
-        clock.move_to(second);
-        assert!(timers.is_over(Some(second), Kind::Sleep));
-        let timers = self::timers();
-        let soon = timers.zero + Duration::from_nanos(1);
-        assert!(!timers.is_over(Some(soon), Kind::Sleep));
-        while timers.read_clock() < soon {}
-        assert!(timers.is_over(Some(soon), Kind::Sleep));
-    }
-
-    #[test]
-    fn a_timer_is_looked_at_moved_and_cancelled_by_its_key() {
-        let timers = timers();
-        let second = timers.zero + Duration::from_secs(1);
-        let (one, other) = (waker_fn::waker_fn(|| ()), waker_fn::waker_fn(|| ()));
-        let key = timers.arm(Some(second), one.clone(), Kind::Scheduled);
-        assert_eq!(timers.look(key, &one), Armed::Waiting);
-        assert_eq!(timers.look(key, &other), Armed::Stale);
-        assert!(timers.replace(key, other.clone()).will_wake(&one));
-        assert_eq!(timers.look(key, &other), Armed::Waiting);
-        assert!(timers.scheduled()[0].will_wake(&other));
-        assert!(timers.reset(key, second + YEAR));
-        assert_eq!(due(&timers, second, 1), 0);
-        assert!(
-            timers
-                .cancel(key)
-                .is_some_and(|waker| waker.will_wake(&other))
-        );
-        assert!(timers.cancel(key).is_none());
-        assert!(!timers.reset(key, second));
-        assert_eq!(timers.look(key, &other), Armed::Fired);
-    }
-
-    #[test]
-    fn only_scheduled_closures_are_found_as_such() {
-        let timers = timers();
-        timers.arm(None, noop(), Kind::Sleep);
-        assert!(timers.scheduled().is_empty());
-        timers.arm(None, noop(), Kind::Scheduled);
-        timers.arm(None, noop(), Kind::Scheduled);
-        assert_eq!(timers.scheduled().len(), 2);
-    }
-
-    #[test]
-    fn a_home_is_known_until_it_is_left() {
-        let letters: Arc<Letterbox> = Arc::default();
-        letters.open();
-        let home = HomeId::of_thread(&letters);
-        let timers = Timers::new(home, Clock::System);
-        assert_eq!(timers.home(), home);
-        let key = timers.arm(None, noop(), Kind::Sleep);
-        home.tell(key, Away::Dropped);
-        assert_eq!(letters.take(), [(key, Away::Dropped)]);
-        home.leave();
-        home.tell(key, Away::Reset);
-        assert_eq!(letters.take(), []);
-        assert!(!HOMES.lock().contains_key(&home), "nothing is left of it");
-    }
-}
+mod tests;

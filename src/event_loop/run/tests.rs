@@ -1,0 +1,35 @@
+//! A turn, driven by hand.
+
+use super::*;
+use crate::builder::Builder;
+use crate::clock::{Clock, VirtualClock};
+use crate::time::sleep;
+
+#[test]
+fn what_tail_tasks_took_is_not_waited_for_again() {
+    let clock = Arc::new(VirtualClock::new());
+    let group = Builder::new()
+        .loops(1)
+        .without_io()
+        .clock(Clock::Virtual(Arc::clone(&clock)))
+        .build()
+        .expect("no selector, no error");
+    let ev = group.next();
+    let shared = Arc::clone(ev.shared());
+    let mut runner = Runner::new(Parts {
+        driver: shared.take_seat().expect("it is free"),
+        core: Arc::clone(group.core()),
+        shared,
+    });
+    let entered = context::enter_loop(runner.local()).expect("a test's thread is no loop");
+    let ms = Duration::from_millis;
+    drop(ev.spawn(sleep(ms(50))));
+    let (slow, end) = (Arc::clone(&clock), clock.now() + ms(40));
+    ev.execute_after_iteration(move || slow.move_to(end))
+        .expect("the loop is open");
+    let Next::Rest(Some(until)) = runner.work() else {
+        panic!("a timer is armed")
+    };
+    assert_eq!(until.deadline - until.now, ms(10));
+    runner.end(Cause::Now, None, None, entered);
+}
