@@ -141,6 +141,10 @@ struct World {
     books: Mutex<Books>,
     /// Tasks that wait to be woken, and whether they have been polled since.
     waiting: Mutex<Vec<(Waker, Arc<AtomicBool>)>>,
+    /// The loops, for those that submit to a sibling.
+    siblings: Vec<EventLoop>,
+    /// The group drains, and none of its loops was asked for anything else.
+    drains: AtomicBool,
     bug: Option<Bug>,
 }
 
@@ -614,6 +618,8 @@ struct Life {
     /// Submissions that carry no token: the making of values.
     binds: u64,
     states: Vec<State>,
+    /// A loop was asked to end alone.
+    one_ended: bool,
 }
 
 impl Life {
@@ -638,6 +644,8 @@ impl Life {
             ids: AtomicU64::new(0),
             books: Mutex::default(),
             waiting: Mutex::default(),
+            siblings: test.group().loops().to_vec(),
+            drains: AtomicBool::new(false),
             bug,
         });
         Life {
@@ -649,6 +657,7 @@ impl Life {
             values: Vec::new(),
             binds: 0,
             states: vec![State::NotStarted; loops as usize],
+            one_ended: false,
         }
     }
 
@@ -789,7 +798,7 @@ impl Life {
                 .books(|books| books.hooks_removed += u64::from(removed));
             return;
         }
-        let way = self.random.below(4);
+        let way = self.random.below(5);
         let seed = self.random.below(u64::MAX);
         if let Some(id) = add_hook(&self.world, index, ev, way, seed) {
             self.hooks.push((index, id));
@@ -885,6 +894,7 @@ impl Life {
     }
 
     fn end_one(&mut self, ev: &EventLoop) {
+        self.one_ended = true;
         let (quiet, bound) = (self.random.millis(10), Duration::from_millis(50));
         drop(match self.random.below(3) {
             0 => ev.shutdown_now(),
@@ -896,7 +906,10 @@ impl Life {
     fn end(&mut self) {
         let (quiet, bound) = (self.random.millis(10), Duration::from_millis(50));
         let group = self.test.group();
-        drop(match self.random.below(4) {
+        let way = self.random.below(4);
+        let drains = matches!(way, 1 | 2) && !self.one_ended;
+        self.world.drains.store(drains, SeqCst);
+        drop(match way {
             0 => group.shutdown_now(),
             1 => group.drain(bound),
             2 => group.drain(Duration::ZERO),
@@ -904,6 +917,7 @@ impl Life {
         });
         if self.random.one_in(4) {
             self.test.step();
+            self.world.drains.store(false, SeqCst);
             drop(self.test.group().shutdown_now());
         }
         self.test.advance(Duration::from_millis(60));
@@ -1020,6 +1034,7 @@ fn add_hook(
                 let ev = EventLoop::current().expect("a hook runs on its loop");
                 add_hook(&own, index, &ev, 3, seed);
             }
+            3 => visit_a_sibling(&own, index, &mut random),
             _ => {}
         }
     };
@@ -1027,6 +1042,24 @@ fn add_hook(
     let lost = world.bug == Some(Bug::LostHook);
     world.books(|books| books.hooks_added += u64::from(added.is_some() || lost));
     added
+}
+
+/// A hook submits to a sibling: while its group drains, that accepts.
+fn visit_a_sibling(world: &Arc<World>, index: usize, random: &mut Random) {
+    let there = random.below(world.loops) as usize;
+    let actor = Actor::new(world, Some(there), random);
+    let id = actor.token.id;
+    // A hook that is left at the end runs behind a closed gate.
+    let promised = world.drains.load(SeqCst) && !world.siblings[index].state().is_shutdown();
+    let refused = submitting(world, id, || match world.siblings[there].try_spawn(actor) {
+        Ok(_) => world.bug == Some(Bug::Deserted),
+        Err(rejected) => {
+            let closed = rejected.reason() == RejectReason::ShutDown;
+            discard(rejected);
+            closed
+        }
+    });
+    world.check(!(promised && refused), "refused in a drain");
 }
 
 /// A mistake, made here on purpose, that a life has to find: the positive controls.
@@ -1043,11 +1076,12 @@ enum Bug {
     StateBack,
     Leftover,
     AbortDetaches,
+    Deserted,
 }
 
 impl Bug {
     /// Each with what has to be found.
-    const ALL: [(Bug, &str); 11] = [
+    const ALL: [(Bug, &str); 12] = [
         (Bug::Abandoned, "every submission has one fate"),
         (Bug::Astray, "polled away from home"),
         (Bug::LostWake, "a wake was lost"),
@@ -1059,6 +1093,7 @@ impl Bug {
         (Bug::StateBack, "a state went back"),
         (Bug::Leftover, "accepted"),
         (Bug::AbortDetaches, "polled after it was cancelled"),
+        (Bug::Deserted, "refused in a drain"),
     ];
 
     /// Those that are made once in a life, at its beginning.
