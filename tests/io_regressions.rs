@@ -5,12 +5,14 @@ mod util;
 use std::cell::Cell;
 use std::ffi::CString;
 use std::fs::File;
-use std::future::pending;
+use std::future::{Future, pending, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net;
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use loopgroup::io::{Interest, Registered};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
 use loopgroup::time::timeout;
 use loopgroup::{CloseChannels, EventLoopGroup, yield_now};
-use util::{TempPath, alone, on_a_loop, within};
+use util::{TempPath, alone, eventually, on_a_loop, within};
 
 /// Long enough for a wait that ends at once if it ends wrongly.
 const SHORT: Duration = Duration::from_millis(20);
@@ -501,4 +503,43 @@ fn a_name_that_no_thread_can_look_up_is_no_would_block() {
             assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");
         },
     );
+}
+
+#[test]
+fn a_socket_whose_loop_has_ended_waits_on_the_loop_of_whoever_has_it_now() {
+    within(|| {
+        let (first, second) = (
+            EventLoopGroup::new(1).unwrap(),
+            EventLoopGroup::new(1).unwrap(),
+        );
+        let (ours, theirs) = net::UnixDatagram::pair().unwrap();
+        let socket = Arc::new(UnixDatagram::from_std(ours).unwrap());
+        let here = Arc::clone(&socket);
+        // It waits on the first loop, and so belongs to it.
+        loopgroup::block_on(first.spawn(async move {
+            let mut waits = pin!(here.readable());
+            assert!(futures::poll!(&mut waits).is_pending());
+        }))
+        .unwrap();
+        assert_eq!(first.loops()[0].registered_channels(), 1);
+        let there = Arc::clone(&socket);
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let polls = Arc::clone(&waiting);
+        let reader = second.spawn(async move {
+            let mut buffer = [0; 8];
+            let mut receive = pin!(there.recv(&mut buffer));
+            poll_fn(|cx| {
+                let polled = receive.as_mut().poll(cx);
+                polls.fetch_add(1, Ordering::SeqCst);
+                polled
+            })
+            .await
+        });
+        eventually("it waits", || waiting.load(Ordering::SeqCst) == 1);
+        first.shutdown_now().wait();
+        eventually("it is told", || waiting.load(Ordering::SeqCst) == 2);
+        assert_eq!(second.loops()[0].registered_channels(), 1);
+        theirs.send(b"hello").unwrap();
+        assert_eq!(loopgroup::block_on(reader).unwrap().unwrap(), 5);
+    });
 }

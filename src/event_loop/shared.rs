@@ -25,6 +25,7 @@ use crate::group::end::GroupEnd;
 use crate::metrics::gauges::Gauges;
 use crate::panic::{PanicSite, TaskPanic, contain, contain_drop, discard, report};
 use crate::reactor::Port;
+use crate::reactor::table::Table;
 use crate::settings::{Config, RejectPolicy, Verdict};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Weak, fence, thread};
 use crate::task::Runnable;
@@ -89,6 +90,11 @@ impl Shared {
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         lifecycle::is_open(self.inbox.shown())
+    }
+
+    /// Whether the loop watches no descriptor any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.port.table.as_ref().is_none_or(Table::is_closed)
     }
 
     /// Whether every task of the loop has ended.

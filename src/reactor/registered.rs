@@ -118,7 +118,7 @@ impl<T: AsFd> Registered<T> {
 
     /// Returns the loop that it is registered with, if it is.
     pub fn event_loop(&self) -> Option<EventLoop> {
-        self.watched.home().map(EventLoop::new)
+        self.watched.home().map(|home| EventLoop::new(&home))
     }
 
     /// Waits until it can be read, or the other side is closed.
@@ -334,8 +334,12 @@ impl<T: AsFd> Registered<T> {
         enlist: impl FnOnce(&Source) -> Enlisted,
     ) -> Poll<Ready<'_>> {
         let source = self.watched.source_of(self.as_raw_fd());
-        let ready = source.and_then(|source| {
+        let ready = source.and_then(|mut source| {
             let mut look = source.look(direction);
+            if look == Look::Shut {
+                source = self.watched.move_on(self.as_raw_fd())?;
+                look = source.look(direction);
+            }
             if look == Look::NotReady {
                 let enlisted = enlist(source);
                 look = enlisted.look;

@@ -2,11 +2,12 @@
 //!
 //! - Somebody waits in the selector of that loop: its thread is started first.
 //! - Its end: out of the selector, out of the table, and whoever still waits is woken to look again.
+//! - The end of the loop is not the end of the descriptor: whoever waits for it on another loop, from then on, has it
+//!   registered there. On the loop that ends, waits fail.
 
 use std::borrow::Borrow;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
 
 use mio::Token;
 
@@ -14,7 +15,7 @@ use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
 use crate::reactor::source::Source;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 /// What a descriptor's owner and its loop share: readiness, and the place in the loop's table.
 ///
@@ -24,10 +25,10 @@ use crate::sync::{Arc, Mutex};
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     source: Source,
-    /// Empty until it is first waited for.
-    place: OnceLock<Place>,
+    /// There is a place: the descriptor was waited for.
+    registered: AtomicBool,
     /// Held while the descriptor goes to a selector: the second of two threads waits for the outcome.
-    registering: Mutex<()>,
+    place: Mutex<Option<Place>>,
 }
 
 #[derive(Debug)]
@@ -45,24 +46,78 @@ impl Borrow<Source> for Watched {
 impl Watched {
     /// The source, if the descriptor is registered.
     pub(crate) fn source(&self) -> Option<&Source> {
-        self.place.get().map(|_| &self.source)
+        // Acquire pairs with the Release in `enter`.
+        let registered = self.registered.load(Ordering::Acquire);
+        registered.then_some(&self.source)
     }
 
     /// The loop that it is registered with.
-    pub(crate) fn home(&self) -> Option<&Arc<Shared>> {
-        self.place.get().map(|place| &place.home)
+    pub(crate) fn home(&self) -> Option<Arc<Shared>> {
+        let place = self.place.lock();
+        place.as_ref().map(|place| Arc::clone(&place.home))
     }
 
     /// The source of a descriptor, which is registered with this thread's loop if it was not.
     pub(crate) fn source_of(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
-        if self.place.get().is_none() {
+        if self.source().is_none() {
             self.register(&home()?, fd)?;
+        }
+        Ok(&self.source)
+    }
+
+    /// Registers a descriptor whose loop has ended with that of this thread, if it is another one.
+    #[cold]
+    pub(crate) fn move_on(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
+        let Ok(home) = home() else {
+            return Err(shut());
+        };
+        home.ensure_started().map_err(not_started)?;
+        let mut place = self.place.lock();
+        let gone = place.as_ref().is_some_and(|place| place.home.is_closed());
+        let elsewhere = place
+            .as_ref()
+            .is_some_and(|place| !Arc::ptr_eq(&place.home, &home));
+        if !(gone && elsewhere) {
+            // Somebody else has moved it by now, or there is nowhere to go.
+            return match self.source.is_shut() {
+                true => Err(shut()),
+                false => Ok(&self.source),
+            };
+        }
+        // Before the selector can report anything.
+        self.source.reopen();
+        let entered = self.enter(&mut place, &home, fd);
+        drop(place);
+        if let Err(error) = entered {
+            // As it was: the next one may try another loop.
+            let mut woken = Vec::new();
+            self.source.shut(&mut woken);
+            home.wake_all(woken);
+            return Err(error);
         }
         Ok(&self.source)
     }
 
     /// Registers a descriptor, unless it is; perhaps another thread was first, with another loop.
     pub(crate) fn register(self: &Arc<Watched>, home: &Arc<Shared>, fd: RawFd) -> io::Result<()> {
+        // A factory is user code: it is called before the lock is taken.
+        if home.port.table.is_some() {
+            home.ensure_started().map_err(not_started)?;
+        }
+        let mut place = self.place.lock();
+        if place.is_some() {
+            return Ok(());
+        }
+        self.enter(&mut place, home, fd)
+    }
+
+    /// Takes a place in the table of a loop, with the old one held.
+    fn enter(
+        self: &Arc<Watched>,
+        place: &mut Option<Place>,
+        home: &Arc<Shared>,
+        fd: RawFd,
+    ) -> io::Result<()> {
         let Some(table) = &home.port.table else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -70,29 +125,28 @@ impl Watched {
                  loopgroup::testing): use the socket on a loop of a group with I/O",
             ));
         };
-        // A factory is user code: it is called before the lock is taken.
-        home.ensure_started().map_err(not_started)?;
-        let _registering = self.registering.lock();
-        if self.place.get().is_some() {
-            return Ok(());
-        }
         let token = table
             .register(fd, self)
             .ok_or_else(shut)?
             .map_err(unwatchable)?;
         let home = Arc::clone(home);
-        let set = self.place.set(Place { home, token });
-        debug_assert!(set.is_ok(), "only set with the lock held");
+        *place = Some(Place { home, token });
+        self.registered.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Ends its time in the table; the caller may close the descriptor then.
     pub(crate) fn end(&self) {
-        let Some(Place { home, token }) = self.place.get() else {
+        let place = self.place.lock();
+        let Some((home, token)) = place
+            .as_ref()
+            .map(|place| (Arc::clone(&place.home), place.token))
+        else {
             return;
         };
+        drop(place);
         if let Some(table) = &home.port.table {
-            table.deregister(*token);
+            table.deregister(token);
         }
         let mut woken = Vec::new();
         self.source.shut(&mut woken);

@@ -141,6 +141,18 @@ impl Source {
         }
     }
 
+    pub(crate) fn is_shut(&self) -> bool {
+        self.word.load(Ordering::Acquire) & SHUT != 0
+    }
+
+    /// Begins anew, for another loop: what is ready is what that will report.
+    pub(crate) fn reopen(&self) {
+        let reopen = |word: usize| Some((word & !BITS).wrapping_add(TICK));
+        let _ = self
+            .word
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, reopen);
+    }
+
     /// Notes that a system call would block, unless something was reported since the look.
     pub(crate) fn blocked(&self, direction: Direction, tick: Tick) {
         self.clear(direction.mask(), tick);

@@ -92,6 +92,11 @@ impl<W: Borrow<Source>> Table<W> {
         self.inner.lock().generation = GENERATIONS - 5;
     }
 
+    /// Whether it takes no more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.lock().registry.is_none()
+    }
+
     /// Watches a descriptor, in both directions; `None` if the loop has ended.
     pub(crate) fn register(&self, fd: RawFd, watched: &Arc<W>) -> Option<io::Result<Token>> {
         let mut inner = self.inner.lock();
