@@ -225,7 +225,7 @@ impl EventLoop {
     /// Adds a closure that runs on this loop when it shuts down.
     ///
     /// Hooks run in the order of registration, when the queue first runs empty, or at the end if it
-    /// never does; they may spawn and add hooks. A hook is a use: a loop that never ran starts to run
+    /// never does; they may spawn and add hooks, but not once the end is decided. A hook is a use: a loop that never ran starts to run
     /// its hooks. (If its thread cannot be started they are dropped, and the report says
     /// [`Failed`](crate::Cause::Failed).)
     ///

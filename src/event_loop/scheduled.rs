@@ -68,7 +68,7 @@ impl EventLoop {
 
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
     ///
-    /// Runs that come too late are made up for, one after the other. A run that panics is the last. A
+    /// Runs that come too late are made up for, one in each turn of the loop. A run that panics is the last. A
     /// shutdown ends it, and a refusal shows in the handle, as for [`schedule`](EventLoop::schedule).
     ///
     /// # Errors

@@ -104,7 +104,7 @@ impl EventLoopGroup {
 
     /// Returns the loop that the chooser picks: the loops in turn, by default.
     ///
-    /// A loop that is shutting down alone is skipped while another one is not. It starts no thread.
+    /// A loop that is shutting down alone is skipped while another one is not: turns go over the others.
     ///
     /// # Examples
     ///
@@ -179,7 +179,7 @@ impl EventLoopGroup {
         Ok(())
     }
 
-    /// Spawns a future on [`next`](EventLoopGroup::next).
+    /// Spawns a future on [`next`](EventLoopGroup::next), or on another loop that accepts if that one closes meanwhile.
     ///
     /// A refusal shows in the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
     /// back. For a future that is not `Send` see [`spawn_with`](EventLoopGroup::spawn_with).
@@ -381,7 +381,7 @@ impl EventLoopGroup {
     /// Ends the group when no task is live or queued any more on any of its loops, or at `timeout`.
     ///
     /// Tasks go on to run, to wait and to spawn; a loop without work of its own stays until the others
-    /// are done. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.) A
+    /// are done. They close in one step: what tasks and hooks of the group submit to a started loop is accepted to the last. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.) A
     /// task that would wait for ever should wait for
     /// [`shutdown_requested`](crate::shutdown_requested) too; else it is cancelled at `timeout`. After
     /// another request for shutdown this one changes nothing: the first sets the terms.
@@ -406,7 +406,7 @@ impl EventLoopGroup {
 
     /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.
     ///
-    /// Shutdown hooks run all the same.
+    /// When it has returned, nothing new is accepted. Shutdown hooks run all the same.
     pub fn shutdown_now(&self) -> TerminationFuture {
         self.request(Request::Now)
     }
@@ -437,7 +437,7 @@ impl EventLoopGroup {
 
     fn request(&self, request: Request) -> TerminationFuture {
         self.core.request(request);
-        self.core.end.termination.future()
+        self.termination()
     }
 }
 
