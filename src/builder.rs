@@ -189,7 +189,7 @@ impl Builder {
         self
     }
 
-    /// Sets how [`EventLoopGroup::next`] chooses; the default is [`RoundRobin`].
+    /// Sets how [`EventLoopGroup::next`] chooses; the default is [`RoundRobin`](crate::RoundRobin).
     /// [Example](crate::guide::settings#who-gets-the-next-task)
     pub fn chooser(mut self, chooser: impl Chooser + 'static) -> Builder {
         self.chooser = Some(Box::new(Contained::new(chooser)));
