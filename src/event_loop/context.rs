@@ -30,12 +30,19 @@ thread_local! {
     /// The data of the waker that this crate polls with right now: an address that nothing else has meanwhile.
     static OWN_WAKER: Cell<*const ()> = const { Cell::new(ptr::null()) };
     static ENTERED: RefCell<Vec<EventLoopGroup>> = const { RefCell::new(Vec::new()) };
-    /// Set once a thread that this crate started has nothing left to do but to tell of its end.
-    static LEAVING: Cell<bool> = const { Cell::new(false) };
-    /// The index of the loop that ends on this thread right now, and is none any more, but has not told everybody.
-    static ENDING: Cell<Option<usize>> = const { Cell::new(None) };
+    static PARTING: Cell<Parting> = const { Cell::new(Parting::No) };
     /// The loop that has refused the task which is being dropped right now.
     static REFUSED_BY: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
+}
+
+/// Whether this thread is on its way out of being a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    No,
+    /// The loop with this index ends here right now, and is none any more, but has not told everybody.
+    Loop(usize),
+    /// The crate has started this thread, and it has nothing left to do.
+    Thread,
 }
 
 /// Makes this thread the loop's, until the guard is dropped.
@@ -124,36 +131,39 @@ pub(crate) fn enter_group(group: &EventLoopGroup) -> Option<GroupGuard> {
 /// Notes that the loop of this thread ends, until the guard is dropped: whoever is told of it here must not wait
 /// for it here.
 pub(crate) fn end_loop(index: usize) -> EndGuard {
-    let outer = ENDING.get();
-    ENDING.set(Some(index));
+    let outer = PARTING.get();
+    PARTING.set(Parting::Loop(index));
     EndGuard { outer }
 }
 
 /// Notes that everybody has been told.
 #[derive(Debug)]
 pub(crate) struct EndGuard {
-    outer: Option<usize>,
+    outer: Parting,
 }
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        ENDING.set(self.outer);
+        PARTING.set(self.outer);
     }
 }
 
 /// The index of the loop that must not stand still: this thread's, to the last word of its end.
 pub(crate) fn busy_loop() -> Option<usize> {
-    with_local(|local| local.shared.index).or(ENDING.get())
+    with_local(|local| local.shared.index).or(match PARTING.get() {
+        Parting::Loop(index) => Some(index),
+        Parting::No | Parting::Thread => None,
+    })
 }
 
 /// Notes that this thread, which the crate has started, ends now.
 pub(crate) fn leave_thread() {
-    LEAVING.set(true);
+    PARTING.set(Parting::Thread);
 }
 
 /// Whether this thread is one of the crate's own and has come to its end: whoever joins it waits for it already.
 pub(crate) fn is_leaving() -> bool {
-    LEAVING.get()
+    PARTING.get() == Parting::Thread
 }
 
 /// Restores the group that was current before.

@@ -91,8 +91,10 @@ impl Shared {
         self.inbox.open().edit(|life| life.end());
         self.announce_shutdown();
         trace::loop_ended(&report);
+        // The siblings hear of it first: whoever awaits the end is foreign code, and may take its time.
+        self.end.ended(self.index);
         self.termination.child_done(0, report.clone());
-        self.end.ended(self.index, report);
+        self.end.termination.child_done(self.index, report);
     }
 }
 

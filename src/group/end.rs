@@ -28,7 +28,7 @@ use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::{Asked, Phase};
 use crate::event_loop::shared::{Desk, Shared};
 use crate::event_loop::terms::{Request, Scope, Until};
-use crate::report::{Cause, LoopReport};
+use crate::report::Cause;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use crate::termination::Termination;
 
@@ -97,11 +97,10 @@ impl GroupEnd {
     }
 
     /// Loop `index` has ended; the drain of the others may be over.
-    pub(crate) fn ended(&self, index: usize, report: LoopReport) {
+    pub(crate) fn ended(&self, index: usize) {
         self.note_leaving();
         let tally = self.note(index, Stand::Ended);
         self.close_if_over(tally);
-        self.termination.child_done(index, report);
     }
 
     /// A loop that drains with the group has found the deadline passed: all of them close.
