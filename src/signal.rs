@@ -2,9 +2,10 @@
 //!
 //! - A signal is listened for from the call on, not from the first poll: what comes in between is not lost.
 //! - From the first call on the signal no longer ends the process by itself, also once every future is gone.
-//! - The handler notes the signal in a flag of each future that listens: signals that come together, before a poll, are
-//!   one piece of news. Then it writes a byte into a socket pair of the process, which a thread reads that wakes
-//!   the futures with a flag set. In that order: whoever is woken finds its flag.
+//! - A signal has one handler, however many listen: it sets a flag, and then writes a byte into a socket pair of the
+//!   process. Whoever looks first takes the flag, under a lock, and tells everybody who listens by then: a thread that
+//!   reads the byte, or a future that is polled or made. Signals that come together, before a poll, are one piece of
+//!   news, and one that came before a future was made is none to it.
 //! - That thread, `loopgroup-signals`, starts with the first future and stays: a signal belongs to the process, and
 //!   outlives every loop and every group, also the one that it ends. So a future may be awaited anywhere.
 //!
@@ -34,8 +35,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
-use signal_hook::{SigId, flag};
 use slab::Slab;
 
 use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
@@ -115,25 +116,70 @@ pub fn shutdown() -> Signal {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Signal(io::Result<Listening>);
 
-/// One future that listens, and what is to be undone at its end.
+/// One future that listens.
 struct Listening {
     hub: Arc<Hub>,
-    ear: Arc<Ear>,
+    /// Its place among the ears.
     key: usize,
-    ids: Vec<SigId>,
 }
 
-/// What the handlers, the thread and one future share.
+/// What one future has heard; protected by the lock of the hub.
 struct Ear {
-    /// Set by the handlers, taken by the future.
-    heard: Arc<AtomicBool>,
-    waker: Mutex<Option<Waker>>,
+    signals: Vec<i32>,
+    heard: bool,
+    waker: Option<Waker>,
 }
 
 /// Who listens in this process, and the end of the pair that handlers write to.
 struct Hub {
     bell: UnixStream,
-    ears: Mutex<Slab<Arc<Ear>>>,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    /// The signals that have a handler, each with the flag that it sets.
+    flags: Vec<(i32, Arc<AtomicBool>)>,
+    ears: Slab<Ear>,
+}
+
+impl Inside {
+    /// Tells everybody who listens of the signals that have come; hands out who is to be woken, with no lock held.
+    fn tell(&mut self) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for (signal, flag) in &self.flags {
+            // As the handler stores it, before its byte: whoever reads the byte finds the flag.
+            if !flag.swap(false, Ordering::SeqCst) {
+                continue;
+            }
+            for (_, ear) in &mut self.ears {
+                if ear.signals.contains(signal) {
+                    ear.heard = true;
+                    wakers.extend(ear.waker.take());
+                }
+            }
+        }
+        wakers
+    }
+
+    /// Gives a signal its handler, if it has none.
+    fn handle(&mut self, signal: i32, bell: &UnixStream) -> io::Result<()> {
+        if self.flags.iter().any(|(handled, _)| *handled == signal) {
+            return Ok(());
+        }
+        let set = Arc::new(AtomicBool::new(false));
+        let flag = flag::register(signal, Arc::clone(&set))?;
+        // After the flag: handlers run what is registered in its order. Non-blocking: signal-hook sees to that.
+        let rings = bell
+            .try_clone()
+            .and_then(|bell| pipe::register(signal, bell));
+        if let Err(error) = rings {
+            unregister(flag);
+            return Err(error);
+        }
+        self.flags.push((signal, set));
+        Ok(())
+    }
 }
 
 /// Made by the first future; or by the next one, if it could not be.
@@ -148,7 +194,7 @@ impl Hub {
         let (bell, ringing) = UnixStream::pair()?;
         let hub = Arc::new(Hub {
             bell,
-            ears: Mutex::new(Slab::new()),
+            inside: Mutex::default(),
         });
         let serving = Arc::clone(&hub);
         let thread = thread::Builder::new().name("loopgroup-signals".to_owned());
@@ -173,52 +219,23 @@ impl Hub {
     }
 
     fn wake(&self) {
-        let ears = self.ears.lock();
-        let heard = ears.iter().filter(|(_, ear)| ear.has_heard());
-        let wakers: Vec<_> = heard
-            .filter_map(|(_, ear)| ear.waker.lock().take())
-            .collect();
-        drop(ears);
-        for waker in wakers {
-            if let Err(payload) = contain(|| waker.wake()) {
-                let panic = TaskPanic {
-                    site: PanicSite::Waker,
-                    payload: &*payload,
-                    location: None,
-                    index: None,
-                };
-                report(None, &panic);
-                discard(payload);
-            }
-        }
+        let wakers = self.inside.lock().tell();
+        wake_all(wakers);
     }
 }
 
-impl Ear {
-    fn has_heard(&self) -> bool {
-        self.heard.load(Ordering::SeqCst)
-    }
-
-    /// Takes the news, if there are.
-    fn take(&self) -> Poll<()> {
-        // As the handler stores it: before its byte, which the thread reads before it looks for a waker.
-        if !self.heard.swap(false, Ordering::SeqCst) {
-            return Poll::Pending;
+fn wake_all(wakers: Vec<Waker>) {
+    for waker in wakers {
+        if let Err(payload) = contain(|| waker.wake()) {
+            let panic = TaskPanic {
+                site: PanicSite::Waker,
+                payload: &*payload,
+                location: None,
+                index: None,
+            };
+            report(None, &panic);
+            discard(payload);
         }
-        let waker = self.waker.lock().take();
-        drop(waker);
-        Poll::Ready(())
-    }
-
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.take().is_ready() {
-            return Poll::Ready(());
-        }
-        let waker = cx.waker().clone();
-        let old = self.waker.lock().replace(waker);
-        drop(old);
-        // Stored first, looked at again after: the thread may have looked for a waker in between.
-        self.take()
     }
 }
 
@@ -231,37 +248,48 @@ impl Signal {
 impl Listening {
     fn new(signals: &[i32]) -> io::Result<Listening> {
         let hub = Hub::get()?;
-        let ear = Arc::new(Ear {
-            heard: Arc::default(),
-            waker: Mutex::new(None),
+        let mut inside = hub.inside.lock();
+        // What has come before is news to those before.
+        let wakers = inside.tell();
+        let handled = signals
+            .iter()
+            .try_for_each(|&signal| inside.handle(signal, &hub.bell));
+        let key = inside.ears.insert(Ear {
+            signals: signals.to_vec(),
+            heard: false,
+            waker: None,
         });
-        let key = hub.ears.lock().insert(Arc::clone(&ear));
-        let mut listening = Listening {
-            hub,
-            ear,
-            key,
-            ids: Vec::new(),
+        drop(inside);
+        wake_all(wakers);
+        let listening = Listening { hub, key };
+        handled.map(|()| listening)
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Cloning and dropping wakers is user code: both happen outside the lock.
+        let waker = cx.waker().clone();
+        let mut inside = self.hub.inside.lock();
+        let wakers = inside.tell();
+        let ear = &mut inside.ears[self.key];
+        let heard = std::mem::take(&mut ear.heard);
+        let old = match heard {
+            true => ear.waker.take(),
+            false => ear.waker.replace(waker),
         };
-        for &signal in signals {
-            let flag = flag::register(signal, Arc::clone(&listening.ear.heard))?;
-            listening.ids.push(flag);
-            // After the flag: handlers run what is registered in its order. Non-blocking: signal-hook sees to that.
-            let bell = pipe::register(signal, listening.hub.bell.try_clone()?)?;
-            listening.ids.push(bell);
+        drop(inside);
+        drop(old);
+        wake_all(wakers);
+        match heard {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-        Ok(listening)
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        for id in self.ids.drain(..) {
-            unregister(id);
-        }
-        let ear = self.hub.ears.lock().try_remove(self.key);
+        let ear = self.hub.inside.lock().ears.try_remove(self.key);
         drop(ear);
-        let waker = self.ear.waker.lock().take();
-        drop(waker);
     }
 }
 
@@ -270,7 +298,7 @@ impl Future for Signal {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.0 {
-            Ok(listening) => listening.ear.poll(cx).map(Ok),
+            Ok(listening) => listening.poll(cx).map(Ok),
             Err(error) => Poll::Ready(Err(io::Error::new(error.kind(), error.to_string()))),
         }
     }

@@ -5,10 +5,11 @@
 
 mod util;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io::{self, Write};
 use std::os::unix::net;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -320,29 +321,120 @@ fn acceptors_take_turns() {
     });
 }
 
+/// Streams are told of every connection, and one of them gets it; one that is cancelled takes it from nobody.
+async fn all_are_told(mut crowd: Vec<Waiting<'_, io::Result<()>>>, connect: impl Fn()) {
+    drop(crowd.remove(1));
+    while !crowd.is_empty() {
+        let before = wakes(&crowd);
+        connect();
+        next_wake(&crowd, before.iter().sum()).await;
+        let told: Vec<_> = before.iter().map(|wakes| wakes + 1).collect();
+        assert_eq!(wakes(&crowd), told);
+        assert!(crowd.remove(0).poll().is_ready());
+        for one in &mut crowd {
+            assert!(one.poll().is_pending(), "there was one connection");
+        }
+    }
+}
+
 #[test]
-fn streams_of_tcp_connections_take_turns_with_each_other_and_with_acceptors() {
+fn streams_of_connections_are_told_of_each_whoever_is_cancelled() {
     on_a_loop(|| async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let connect = || drop(std::net::TcpStream::connect(address).unwrap());
         let incoming = || Waiting::new(next(listener.incoming()));
-        one_client_at_a_time((0..4).map(|_| incoming()).collect(), connect).await;
-        let accept = || Waiting::new(async { listener.accept().await.map(drop) });
-        let mixed = vec![incoming(), accept(), accept(), incoming()];
-        one_client_at_a_time(mixed, connect).await;
+        all_are_told((0..4).map(|_| incoming()).collect(), connect).await;
+        let path = TempPath::new("incoming");
+        let listener = UnixListener::bind(&path.0)?;
+        let connect = || drop(net::UnixStream::connect(&path.0).unwrap());
+        let incoming = || Waiting::new(next(listener.incoming()));
+        all_are_told((0..4).map(|_| incoming()).collect(), connect).await;
         Ok(())
     });
 }
 
 #[test]
-fn streams_of_unix_connections_take_turns() {
+fn a_stream_that_lives_on_unpolled_takes_no_connection_from_those_that_accept() {
     on_a_loop(|| async {
-        let path = TempPath::new("incoming");
-        let listener = UnixListener::bind(&path.0)?;
-        let connect = || drop(net::UnixStream::connect(&path.0).unwrap());
-        let incoming = || Waiting::new(next(listener.incoming()));
-        one_client_at_a_time((0..4).map(|_| incoming()).collect(), connect).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let mut incoming = listener.incoming();
+        // `next` is given up, the stream is not.
+        assert!(futures::poll!(pin!(incoming.next())).is_pending());
+        let mut accept = Waiting::new(async { listener.accept().await.map(drop) });
+        drop(std::net::TcpStream::connect(address)?);
+        next_wake(std::slice::from_ref(&accept), accept.wakes()).await;
+        assert!(accept.poll().is_ready());
+        drop(incoming);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_stream_whose_errors_are_skipped_does_not_hold_its_loop_at_the_end() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        drop(group.spawn(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut incoming = listener.incoming();
+            while let Some(connection) = incoming.next().await {
+                let Ok(_connection) = connection else {
+                    continue;
+                };
+            }
+        }));
+        util::eventually("it listens", || group.next().registered_channels() == 1);
+        assert_eq!(group.shutdown_now().wait().cancelled(), 1);
+    });
+}
+
+#[test]
+fn the_next_at_a_socket_does_not_wait_behind_other_work() {
+    on_a_loop(|| async {
+        const OTHERS: usize = 100;
+        const DATAGRAMS: usize = 8;
+        let (socket, send) = socket().await?;
+        let socket = Rc::new(socket);
+        let (got, polls) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        let (last, ended) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        for _ in 0..OTHERS {
+            let (polls, ended) = (Rc::clone(&polls), Rc::clone(&ended));
+            drop(loopgroup::spawn_local(async move {
+                while !ended.get() {
+                    polls.set(polls.get() + 1);
+                    loopgroup::yield_now().await;
+                }
+            }));
+        }
+        let receivers: Vec<_> = (0..DATAGRAMS)
+            .map(|_| {
+                let (socket, got) = (Rc::clone(&socket), Rc::clone(&got));
+                let (polls, last) = (Rc::clone(&polls), Rc::clone(&last));
+                loopgroup::spawn_local(async move {
+                    socket.recv_from(&mut [0; 8]).await.unwrap();
+                    got.set(got.get() + 1);
+                    if got.get() == 1 {
+                        last.set(polls.get());
+                    }
+                    polls.get() - last.get()
+                })
+            })
+            .collect();
+        loopgroup::yield_now().await;
+        loopgroup::yield_now().await;
+        for _ in 0..DATAGRAMS {
+            send(b"x");
+        }
+        for receiver in receivers {
+            // Each hop is a turn, and a turn has a slice of others; it is not a round of all of them, and then another.
+            let others = receiver.await?;
+            assert!(
+                others <= OTHERS * DATAGRAMS * 16,
+                "{others} polls of others"
+            );
+        }
+        ended.set(true);
         Ok(())
     });
 }

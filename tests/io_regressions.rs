@@ -543,3 +543,44 @@ fn a_socket_whose_loop_has_ended_waits_on_the_loop_of_whoever_has_it_now() {
         assert_eq!(loopgroup::block_on(reader).unwrap().unwrap(), 5);
     });
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_forked_child_that_drops_a_socket_takes_nothing_from_its_parent() {
+    alone(
+        "a_forked_child_that_drops_a_socket_takes_nothing_from_its_parent",
+        || {
+            let group = EventLoopGroup::new(1).unwrap();
+            let (ours, theirs) = net::UnixDatagram::pair().unwrap();
+            let socket = Arc::new(UnixDatagram::from_std(ours).unwrap());
+            let there = Arc::clone(&socket);
+            let reader = group.spawn(async move {
+                let mut buffer = [0; 8];
+                there.recv(&mut buffer).await
+            });
+            eventually("it waits", || group.next().registered_channels() == 1);
+            let parks = group.next().metrics().parks();
+            eventually("the loop sleeps", || {
+                group.next().metrics().parks() >= parks
+            });
+            // SAFETY: the child calls nothing but a destructor that takes an uncontended lock, and `_exit`.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // What the child has is a copy, with the reader's share: it gives up all there are.
+                while Arc::strong_count(&socket) > 1 {
+                    // SAFETY: the other owner, a task of a thread that does not exist here, never runs.
+                    unsafe { Arc::decrement_strong_count(Arc::as_ptr(&socket)) };
+                }
+                drop(socket);
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child above.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0);
+            theirs.send(b"hello").unwrap();
+            assert_eq!(loopgroup::block_on(reader).unwrap().unwrap(), 5);
+        },
+    );
+}

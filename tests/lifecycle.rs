@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loopgroup::net::UdpSocket;
-use loopgroup::time::sleep;
+use loopgroup::time::{sleep, sleep_until};
 use loopgroup::{
     Cause, EventLoop, EventLoopGroup, LoopThread, RejectReason, State, TerminationReport, block_on,
     yield_now,
@@ -589,6 +589,127 @@ fn a_periodic_closure_that_is_always_late_lets_others_have_their_turn() {
     });
 }
 
+#[test]
+fn a_task_whose_timer_has_fired_runs_although_no_timer_is_left() {
+    within(|| {
+        let group = started(1);
+        let due = Instant::now() + ms(30);
+        // What a `timeout` around a slow task does: its own timer goes, unfired, after the others were due.
+        let slow = group.spawn(async move {
+            let mut other = Box::pin(sleep_until(due + ms(10)));
+            assert!(futures::poll!(&mut other).is_pending());
+            sleep_until(due).await;
+            compute(ms(30));
+            drop(other);
+        });
+        let other = group.spawn(sleep_until(due));
+        block_on(slow).unwrap();
+        block_on(other).unwrap();
+    });
+}
+
+#[test]
+fn a_timeout_waits_for_one_long_task_and_not_for_a_batch() {
+    within(|| {
+        for tail in [false, true] {
+            let group = started(1);
+            let ev = group.loops()[0].clone();
+            let ran = Arc::new(AtomicUsize::new(0));
+            let release = stall(&ev);
+            for _ in 0..100 {
+                let ran = Arc::clone(&ran);
+                let long = move || {
+                    compute(ms(50));
+                    ran.fetch_add(1, Ordering::SeqCst);
+                };
+                match tail {
+                    true => ev.execute_after_iteration(long).unwrap(),
+                    false => ev.execute(long).unwrap(),
+                }
+            }
+            let end = group.drain(ms(500));
+            release.open();
+            assert_causes(&end.wait(), &[Cause::Timeout]);
+            // So many fit in, and one is running then.
+            let ran = ran.load(Ordering::SeqCst);
+            assert!(ran <= 11, "{ran} tasks of 50 ms in 500 ms");
+        }
+    });
+}
+
+#[test]
+fn tasks_have_their_turn_beside_a_closure_that_is_always_late() {
+    within(|| {
+        let group = started(1);
+        let ev = group.loops()[0].clone();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let beat = ev
+            .schedule_at_fixed_rate(Duration::ZERO, Duration::from_micros(50), move || {
+                compute(Duration::from_micros(100));
+                count.fetch_add(1, Ordering::SeqCst);
+            })
+            .unwrap();
+        eventually("it is late", || runs.load(Ordering::SeqCst) > 100);
+        let release = stall(&ev);
+        for _ in 0..20_000 {
+            ev.execute(|| ()).unwrap();
+        }
+        let last = ev.submit(|| ());
+        let before = runs.load(Ordering::SeqCst);
+        release.open();
+        block_on(last).unwrap();
+        let between = runs.load(Ordering::SeqCst) - before;
+        assert!(between < 2_000, "{between} runs for 20,000 tasks");
+        drop(beat);
+    });
+}
+
+#[test]
+fn a_scheduled_closure_is_not_late_by_a_queue() {
+    within(|| {
+        let group = started(1);
+        let ev = group.loops()[0].clone();
+        let ran = Ran::default();
+        let release = stall(&ev);
+        for _ in 0..CROWD {
+            let ran = ran.clone();
+            ev.execute(move || ran.one()).unwrap();
+        }
+        let counted = ran.clone();
+        let scheduled = ev.schedule(TIMER, move || counted.so_far());
+        release.open();
+        assert_in_time(block_on(scheduled).unwrap());
+        assert_causes(&group.shutdown_now().wait(), &[Cause::Now]);
+    });
+}
+
+#[test]
+fn a_crowd_of_hooks_lets_tasks_and_the_timeout_in() {
+    within(|| {
+        let group = started(1);
+        let ev = group.loops()[0].clone();
+        let ran = Ran::default();
+        for _ in 0..CROWD {
+            let ran = ran.clone();
+            ev.add_shutdown_hook(move || ran.one()).unwrap();
+        }
+        let counted = ran.clone();
+        let task = ev.spawn(async move {
+            loopgroup::shutdown_requested().await;
+            sleep(TIMER).await;
+            counted.so_far()
+        });
+        drop(group.drain(LONG));
+        assert_in_time(block_on(task).unwrap());
+        assert_eq!(
+            group.shutdown_now().wait().hooks_run(),
+            CROWD as u64,
+            "all of them run"
+        );
+    });
+}
+
 // ---- scheduled closures -----------------------------------------------------------------------
 
 #[test]
@@ -829,6 +950,153 @@ fn a_factory_may_use_the_socket_that_asked_for_its_loop() {
         });
         assert_eq!(other.loops()[0].registered_channels(), 1);
     });
+}
+
+#[test]
+fn a_start_that_fails_does_not_spoil_the_next_one() {
+    within(|| {
+        let (dropped, tried, fail) = (Door::new(), Door::new(), Door::new());
+        let (first, second, until) = (dropped.clone(), tried.clone(), fail.clone());
+        let calls = AtomicUsize::new(0);
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .thread_factory(move |lt| {
+                if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+                    // Free again, before the factory says that it has failed.
+                    drop(lt);
+                    first.open();
+                    until.pass();
+                    return Err(io::ErrorKind::OutOfMemory.into());
+                }
+                second.open();
+                let until = until.clone();
+                thread::spawn(move || {
+                    until.pass();
+                    lt.run();
+                });
+                Ok(())
+            })
+            .build()
+            .unwrap();
+        let other = group.clone();
+        let one = thread::spawn(move || other.try_spawn(async {}).map_err(|r| r.reason()).err());
+        dropped.pass();
+        let other = group.clone();
+        let two = thread::spawn(move || other.try_spawn(async { 7 }).map(block_on));
+        tried.pass();
+        fail.open();
+        let reason = RejectReason::ThreadStart(io::ErrorKind::OutOfMemory);
+        assert_eq!(one.join().unwrap(), Some(reason));
+        assert_eq!(two.join().unwrap().unwrap().unwrap(), 7);
+        assert!(group.drain(LONG).wait().loops()[0].error().is_none());
+    });
+}
+
+#[test]
+fn a_loop_that_starts_accepts_nothing_after_shutdown_now() {
+    within(|| {
+        let kept = Kept::default();
+        let keep = Arc::clone(&kept);
+        let group = EventLoopGroup::builder()
+            .loops(2)
+            .thread_factory(move |lt| {
+                if lt.index() == 1 {
+                    *keep.lock().unwrap() = Some(lt);
+                } else {
+                    thread::spawn(|| lt.run());
+                }
+                Ok(())
+            })
+            .build()
+            .unwrap();
+        let sibling = group.loops()[1].clone();
+        let answers = group.loops()[0].submit(move || {
+            let before = sibling.execute(|| ()).is_ok();
+            drop(sibling.shutdown_now());
+            let after = sibling.execute(|| ()).map_err(|r| r.reason()).err();
+            (before, after, sibling.state())
+        });
+        let expected = (true, Some(RejectReason::ShutDown), State::Shutdown);
+        assert_eq!(block_on(answers).unwrap(), expected);
+        drop(kept.lock().unwrap().take());
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.loops()[1].cancelled(), report.rejected()), (1, 1));
+    });
+}
+
+#[test]
+fn a_hook_of_a_loop_that_is_ended_now_finds_its_draining_sibling() {
+    within(|| {
+        for _ in 0..300 {
+            let group = EventLoopGroup::builder()
+                .loops(2)
+                .without_io()
+                .wait_strategy(loopgroup::WaitStrategy::Busy)
+                .build()
+                .unwrap();
+            group.start().unwrap();
+            let (here, one) = (group.loops()[0].clone(), group.loops()[1].clone());
+            drop(one.shutdown_gracefully_with(LONG, LONG).unwrap());
+            let refused = Arc::new(AtomicUsize::new(0));
+            let (count, there) = (Arc::clone(&refused), here.clone());
+            drop(here.spawn(async move {
+                for _ in 0..20 {
+                    yield_now().await;
+                }
+                let _ = one.add_shutdown_hook(move || {
+                    compute(Duration::from_micros(200));
+                    count.fetch_add(usize::from(there.execute(|| ()).is_err()), Ordering::SeqCst);
+                });
+                drop(one.shutdown_now());
+            }));
+            let report = group.drain(LONG).wait();
+            assert_eq!(refused.load(Ordering::SeqCst), 0, "{report}");
+        }
+    });
+}
+
+#[test]
+fn a_timeout_holds_against_a_factory_that_does_not_return() {
+    within(|| {
+        let go = Door::new();
+        let until = go.clone();
+        let group = EventLoopGroup::builder()
+            .loops(2)
+            .thread_factory(move |lt| {
+                until.pass();
+                thread::spawn(|| lt.run());
+                Ok(())
+            })
+            .build()
+            .unwrap();
+        group.loops()[0].add_shutdown_hook(|| ()).unwrap();
+        let end = group.termination();
+        let asks = thread::spawn(move || drop(group.drain(ms(50))));
+        let report = end.wait();
+        assert_causes(&report, &[Cause::Failed, Cause::Drained]);
+        go.open();
+        asks.join().unwrap();
+    });
+}
+
+#[test]
+fn asking_again_for_what_was_asked_for_starts_no_threads() {
+    util::alone(
+        "asking_again_for_what_was_asked_for_starts_no_threads",
+        || {
+            let (group, kept) = kept();
+            group.loops()[0].add_shutdown_hook(|| ()).unwrap();
+            drop(group.drain(LONG));
+            eventually("it is promised", || kept.lock().unwrap().is_some());
+            let before = util::entries("/proc/self/task");
+            for _ in 0..100 {
+                drop(group.drain(LONG));
+            }
+            assert_eq!(util::entries("/proc/self/task"), before);
+            drop(kept.lock().unwrap().take());
+            group.termination().wait();
+        },
+    );
 }
 
 // ---- the books --------------------------------------------------------------------------------

@@ -428,7 +428,8 @@ fn timeout_holds_against_tasks_that_spawn_their_successor() {
         let chained = &report.loops()[0];
         assert_eq!(chained.cause(), Cause::Timeout);
         assert!(chained.elapsed() >= timeout);
-        assert_eq!(chained.cancelled(), 2, "the successors that were queued");
+        // The gates of all loops close in one step, whoever finds the timeout passed: a successor was queued or refused.
+        assert_eq!(chained.cancelled() + chained.rejected(), 2, "{report}");
         for one in report.loops() {
             assert_eq!(one.accepted(), one.completed() + one.cancelled());
         }

@@ -288,6 +288,15 @@ pub(crate) fn wake_foreign(wakers: impl IntoIterator<Item = Waker>) {
     }
 }
 
+/// Wakes whoever is next at a socket: I/O work, if it is a task of this loop, and not to wait behind other work.
+pub(crate) fn wake_for_io(waker: Option<Waker>) {
+    match (waker, current()) {
+        (None, _) => {}
+        (Some(waker), Some(local)) => local.wake_ready(&mut vec![waker]),
+        (waker, None) => wake_foreign(waker),
+    }
+}
+
 /// Reports the panic of a foreign waker to the loop of this thread, if it is one.
 #[cold]
 pub(crate) fn report_waker(payload: Payload) {

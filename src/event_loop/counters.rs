@@ -1,7 +1,7 @@
 //! The book-keeping of one loop: how many tasks came, began and ended.
 //!
-//! - Each counter but `rejected` has one writer, the loop thread: a plain load and store, no
-//!   read-modify-write. (Submissions from elsewhere are counted by the inbox, under its lock.)
+//! - Each counter but `rejected` has one writer at a time, the loop thread, or before there is one whoever holds the
+//!   inbox: a plain load and store, no read-modify-write. (Submissions from elsewhere are counted by the inbox, under its lock.)
 //! - `begun` counts a task when it leaves the queue for the first time: polled, or dropped unpolled.
 //!   So `pending = accepted − begun` and `live = begun − ended`, readable from any thread.
 //! - Readers on other threads see values that are a little apart from each other; at rest, and in

@@ -80,6 +80,11 @@ impl Hooks {
         self.waiting.pop_front().map(|(_, hook)| hook)
     }
 
+    /// Notes that the hook that was taken has ended, and the next one waits.
+    pub(crate) fn rest(&mut self) {
+        self.running = false;
+    }
+
     /// Takes them all out; none of them will run.
     pub(crate) fn take(&mut self) -> Vec<Hook> {
         self.waiting.drain(..).map(|(_, hook)| hook).collect()

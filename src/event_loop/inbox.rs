@@ -99,6 +99,8 @@ pub(crate) struct Batch<T, N> {
     pub(crate) main: Vec<T>,
     /// Items for the end of the iteration.
     pub(crate) tail: Vec<T>,
+    /// Items that are about time, and do not wait behind a crowd; each with the number of `main` items before it.
+    pub(crate) timed: Vec<(usize, T)>,
     /// Messages to the loop itself.
     pub(crate) notices: Vec<N>,
 }
@@ -108,6 +110,7 @@ pub(crate) struct Batch<T, N> {
 pub(crate) enum Lane {
     Main,
     Tail,
+    Timed,
 }
 
 /// Whether an item is worth waking a parked loop.
@@ -163,6 +166,10 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
         match lane {
             Lane::Main => state.mail.main.push(make()),
             Lane::Tail => state.mail.tail.push(make()),
+            Lane::Timed => {
+                let before = state.mail.main.len();
+                state.mail.timed.push((before, make()));
+            }
         }
         Some(self.let_in(&mut state, urgency))
     }
@@ -386,19 +393,24 @@ impl<T, N> Batch<T, N> {
         Batch {
             main: Vec::new(),
             tail: Vec::new(),
+            timed: Vec::new(),
             notices: Vec::new(),
         }
     }
 
     /// Gives the room of a past crowd back, beyond so many items; for an empty batch.
     pub(crate) fn give_room_back(&mut self, room: usize) {
-        if self.main.capacity().max(self.tail.capacity()) > room {
+        let items = self.main.capacity().max(self.tail.capacity());
+        if items.max(self.timed.capacity()) > room {
             *self = Batch::new();
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.main.is_empty() && self.tail.is_empty() && self.notices.is_empty()
+        self.main.is_empty()
+            && self.tail.is_empty()
+            && self.timed.is_empty()
+            && self.notices.is_empty()
     }
 }
 

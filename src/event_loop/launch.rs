@@ -48,9 +48,7 @@ impl Shared {
     /// Has the loop start, without waiting for a thread that a factory promises: whoever comes with
     /// it, or drops it, sees what was asked of the loop.
     pub(crate) fn start_without_waiting(self: &Arc<Shared>) {
-        if !lifecycle::is_seated(self.inbox.shown()) {
-            let _ = self.launch(Duration::ZERO);
-        }
+        let _ = self.launch(Duration::ZERO);
     }
 
     /// Takes the loop for the calling thread, if it has none.
@@ -84,7 +82,7 @@ impl Shared {
                     self.start(&core, driver)?;
                     tried = true;
                     desk = self.inbox.open();
-                    desk.edit(|life| life.await_start());
+                    desk.edit(|life| life.await_start(this_thread));
                 }
                 Begin::Wait if patience.is_zero() => return Ok(()),
                 Begin::Wait => {
@@ -127,11 +125,14 @@ impl Shared {
         };
         started.map_err(|error| {
             let reason = RejectReason::ThreadStart(error.kind());
+            let by = thread::current().id();
             let mut desk = self.inbox.open();
-            desk.edit(|life| life.give_up(reason));
+            let failed = desk.edit(|life| life.fail_factory(by, reason));
             desk.moved();
             drop(desk);
-            self.end_after_failure(reason);
+            if failed {
+                self.end_after_failure(reason);
+            }
             reason
         })
     }
@@ -177,7 +178,8 @@ impl Shared {
     /// Counts as cancelled what loops have submitted to a loop that gets no thread; with its inbox held.
     pub(crate) fn cancel_mail(&self, mail: &Mail) {
         let planted = mail.notices.iter().filter(|notice| notice.is_task());
-        for _ in 0..mail.main.len() + mail.tail.len() + planted.count() {
+        let items = mail.main.len() + mail.tail.len() + mail.timed.len();
+        for _ in 0..items + planted.count() {
             self.counters.begin();
             self.counters.end(End::Cancelled);
             self.cancel_admission();
@@ -186,7 +188,8 @@ impl Shared {
 
     /// Drops what was cancelled, with no lock held. None of it was ever polled, so it may be dropped anywhere.
     pub(crate) fn drop_mail(self: &Arc<Shared>, mail: Mail) {
-        for runnable in mail.main.into_iter().chain(mail.tail) {
+        let timed = mail.timed.into_iter().map(|(_, runnable)| runnable);
+        for runnable in mail.main.into_iter().chain(mail.tail).chain(timed) {
             context::drop_refused(self, runnable);
         }
         for notice in mail.notices {

@@ -4,17 +4,17 @@
 //! ([`state_of`]), and every submission is let in or refused by it: the two cannot differ.
 //!
 //! ```text
-//!            ┌───────────fail_start (the LoopThread was dropped)────────────┐
-//!            ▼                                                              │
-//!   Free ──begin_start──▶ Starting: InFactory ─await_start─▶ Awaited ─lose_patience, give_up─▶ GivenUp
-//!    │ └─take_seat─┐          │                                  │                     │
-//!    │             ▼          └───────────────begun──────────────┴─────────────────────┤
-//!    │          Running ◀──────────────────────────────────────────────────────────────┘
+//!            ┌─────────────fail_start (the LoopThread was dropped)─────────────┐
+//!            ▼                                                                 │
+//!   Free ──begin_start──▶ Starting: InFactory ──await_start──▶ Awaited ──lose_patience──▶ GivenUp
+//!    │ └─take_seat─┐          │       └─────────────────fail_factory───────────────────────▲ │
+//!    │             ▼          │                                  │                           │
+//!    │          Running ◀─────┴──────────────begun───────────────┴───────────────────────────┘
 //!    │             │ request                        (straight to where the terms lead, if there are some)
 //!    │             ▼
 //!    │        ShuttingDown ──close, request(Now)──▶ Draining ──seal──▶ Sealed ──end──▶ Ended
-//!    │                                                                   ▲
-//!    └──seal_unstarted (never used, cannot start, did not start in time)─┘
+//!    │        (and from Running, if it fails or is to end now)           ▲
+//!    └──seal_unstarted (never used; from Starting: not started in time)──┘
 //! ```
 //!
 //! - Phases only move forward, but for a start that failed: that is as if it had not been tried.
@@ -86,6 +86,8 @@ pub(crate) enum Begin {
 pub(crate) enum Asked {
     /// The end is decided already.
     TooLate,
+    /// It changes nothing. The loop is to look all the same: the last handle of its group may be gone.
+    Again,
     /// The loop's thread sees it.
     Running,
     /// The thread that starts sees it, or whoever drops its `LoopThread`.
@@ -161,28 +163,53 @@ impl Life {
         }
     }
 
-    /// The factory has returned, and the thread has not begun yet.
-    pub(crate) fn await_start(&mut self) {
-        if let Phase::Starting(Start::InFactory(_)) = self.phase {
+    /// The factory that `by` has called has returned, and the thread has not begun yet.
+    pub(crate) fn await_start(&mut self, by: ThreadId) {
+        if self.is_at_it(by) {
             self.phase = Phase::Starting(Start::Awaited);
         }
     }
 
-    /// The factory has failed. Its thread may come all the same, but nobody waits for it.
-    pub(crate) fn give_up(&mut self, reason: RejectReason) {
-        if let Phase::Free(_) | Phase::Starting(_) = self.phase {
+    /// The factory that `by` has called has failed; its thread may come all the same, but nobody waits for it.
+    /// `false` if somebody else tries by now: then that is what counts.
+    pub(crate) fn fail_factory(&mut self, by: ThreadId, reason: RejectReason) -> bool {
+        let free = matches!(self.phase, Phase::Free(_));
+        let at_it = self.is_at_it(by);
+        if free || at_it {
             self.start_error = Some(reason);
         }
-        if let Phase::Starting(_) = self.phase {
+        if at_it {
             self.phase = Phase::Starting(Start::GivenUp);
         }
+        free || at_it
     }
 
     /// Somebody has waited long enough for a thread that was promised.
     pub(crate) fn lose_patience(&mut self, reason: RejectReason) {
         if let Phase::Starting(Start::Awaited) = self.phase {
-            self.give_up(reason);
+            self.start_error = Some(reason);
+            self.phase = Phase::Starting(Start::GivenUp);
         }
+    }
+
+    fn is_at_it(&self, by: ThreadId) -> bool {
+        matches!(self.phase, Phase::Starting(Start::InFactory(other)) if other == by)
+    }
+
+    /// Why new work is refused, if it is.
+    pub(crate) fn refusal(&self) -> RejectReason {
+        match self.phase {
+            // A start that was under way a moment ago has failed.
+            Phase::Free(_) if !self.is_now() => self
+                .start_error
+                .unwrap_or(RejectReason::ThreadStart(io::ErrorKind::Other)),
+            _ => RejectReason::ShutDown,
+        }
+    }
+
+    /// Whether it is to end now.
+    fn is_now(&self) -> bool {
+        self.terms().is_some_and(|terms| terms.until == Until::Now)
     }
 
     /// The `LoopThread` was dropped: the loop is free again, unless it has ended meanwhile.
@@ -235,8 +262,9 @@ impl Life {
         if !self.takes_hooks() {
             return Asked::TooLate;
         }
-        self.control.note(request, now);
+        let news = self.control.note(request, now);
         match self.phase {
+            _ if !news => Asked::Again,
             Phase::Free(_) if self.hooks.is_empty() => Asked::Unused,
             Phase::Free(_) => Asked::Unstarted,
             Phase::Starting(_) => Asked::Starting,
@@ -274,7 +302,7 @@ impl Life {
     }
 }
 
-/// What is shown of a phase, in the order of a life. The number that a loop accepts at home below, too.
+/// What is shown of a phase, in the order of a life.
 const UNUSED: u8 = 0;
 /// A shutdown was requested, and there is no thread yet.
 const UNUSED_AND_LEAVING: u8 = 1;
@@ -286,10 +314,11 @@ const ENDED: u8 = 6;
 
 impl Gate for Life {
     fn takes_new(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Starting(_) | Phase::Running | Phase::ShuttingDown
-        )
+        match self.phase {
+            Phase::Running | Phase::ShuttingDown => true,
+            Phase::Starting(_) => !self.is_now(),
+            _ => false,
+        }
     }
 
     fn takes_wakes(&self) -> bool {
@@ -302,6 +331,8 @@ impl Gate for Life {
 
     fn shown(&self) -> u8 {
         match self.phase {
+            // It accepts nothing, and the thread that comes finds it so.
+            Phase::Free(_) | Phase::Starting(_) if self.is_now() => DRAINING,
             Phase::Free(_) | Phase::Starting(_) if self.control.is_requested() => {
                 UNUSED_AND_LEAVING
             }

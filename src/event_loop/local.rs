@@ -29,9 +29,9 @@ pub(crate) struct Local {
     pub(crate) core: Arc<GroupCore>,
     /// Tasks to run.
     run: RefCell<VecDeque<Runnable>>,
-    /// Tasks woken by readiness in this turn.
+    /// Tasks woken by readiness, and not run yet.
     io: RefCell<VecDeque<Runnable>>,
-    /// Tasks whose timers fired in this turn.
+    /// Tasks whose timers have fired, and closures that were scheduled, not run yet.
     timed: RefCell<VecDeque<Runnable>>,
     /// Tasks for the end of the iteration.
     tail: RefCell<VecDeque<Runnable>>,
@@ -52,6 +52,9 @@ pub(crate) struct Local {
     measure_time: bool,
 }
 
+/// As many tasks in the queue are a crowd, behind which nothing waits that is about time.
+const CROWD: usize = 64;
+
 /// Which queue, besides the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -70,7 +73,7 @@ enum Waking {
     Task,
     /// The reactor found something ready: I/O work.
     Io,
-    /// Its timer fired: it runs in this very turn.
+    /// Its timer fired: it runs ahead of the queue.
     Timer,
     /// It is to be dropped.
     Doomed,
@@ -119,6 +122,12 @@ impl Local {
                 self.shared.counters.accept_at_home();
                 self.tail.borrow_mut().push_back(runnable);
             }
+            // In its order, unless there is a crowd before it.
+            Lane::Timed if self.run.borrow().len() <= CROWD => self.push_main(runnable),
+            Lane::Timed => {
+                self.shared.counters.accept_at_home();
+                self.timed.borrow_mut().push_back(runnable);
+            }
         }
     }
 
@@ -139,7 +148,11 @@ impl Local {
         if !self.shared.inbox.drain(mail) {
             return;
         }
-        self.run.borrow_mut().extend(mail.main.drain(..));
+        if mail.timed.is_empty() {
+            self.run.borrow_mut().extend(mail.main.drain(..));
+        } else {
+            self.collect_timed(mail);
+        }
         self.tail.borrow_mut().extend(mail.tail.drain(..));
         for notice in mail.notices.drain(..) {
             match notice {
@@ -148,6 +161,27 @@ impl Local {
                 Notice::Timer(key, away) => self.remove_timer(key, away),
             }
         }
+    }
+
+    /// Takes in what is about time: in its order, unless there is a crowd before it.
+    #[cold]
+    fn collect_timed(&self, mail: &mut Mail) {
+        let mut run = self.run.borrow_mut();
+        let timed = mail.timed.drain(..);
+        if run.len() + mail.main.len() > CROWD {
+            run.extend(mail.main.drain(..));
+            let timed = timed.map(|(_, runnable)| runnable);
+            self.timed.borrow_mut().extend(timed);
+            return;
+        }
+        let mut others = mail.main.drain(..);
+        let mut taken = 0;
+        for (before, runnable) in timed {
+            run.extend(others.by_ref().take(before - taken));
+            taken = before;
+            run.push_back(runnable);
+        }
+        run.extend(others);
     }
 
     /// Removes a timer that was dropped or reset elsewhere.
@@ -172,9 +206,10 @@ impl Local {
 
     /// Wakes everybody, to the queue that `why` leads to.
     fn wake_all(&self, why: Waking, woken: &mut Vec<Waker>) {
-        self.waking.set(why);
+        // Inside of another one it may be: a task that is dropped passes its turn at a socket on.
+        let outer = self.waking.replace(why);
         self.shared.wake_all(woken.drain(..));
-        self.waking.set(Waking::Task);
+        self.waking.set(outer);
     }
 
     /// Wakes whoever waited for what the selector found ready: I/O work.

@@ -266,7 +266,7 @@ impl EventLoop {
 
     /// Takes a hook back; `false` if it has run or is running.
     ///
-    /// The id has to be one of this loop: each loop counts its own hooks.
+    /// The id has to be one of this loop.
     ///
     /// # Examples
     ///

@@ -35,7 +35,7 @@ use crate::event_loop::inbox::Batch;
 use crate::event_loop::launch::Parts;
 use crate::event_loop::lifecycle;
 use crate::event_loop::local::{Kind, Local};
-use crate::event_loop::pace::Pace;
+use crate::event_loop::pace::{BATCH, Pace};
 use crate::event_loop::shared::Mail;
 use crate::event_loop::shutdown::{self, Ending, Outlook, ShuttingDown};
 use crate::panic::{PanicSite, contain, contain_drop, discard, message};
@@ -48,7 +48,7 @@ use crate::trace;
 /// Tasks of a turn without I/O, at most.
 const SLICE_TASKS: u32 = 1024;
 /// Time of a turn without I/O, at most.
-const SLICE: Duration = Duration::from_millis(1);
+pub(super) const SLICE: Duration = Duration::from_millis(1);
 /// Time of a turn with I/O, at most, whatever that took.
 const LONGEST_SLICE: Duration = Duration::from_millis(10);
 /// Timers that fire at a time, at most.
@@ -115,6 +115,10 @@ pub(crate) struct Runner {
     /// Wakers on their way from the timers or the selector; empty in between.
     pub(super) due: Vec<Waker>,
     course: Course,
+    /// Timers have had their turn, and do not cut others off before this.
+    not_before: Option<Instant>,
+    /// Tasks between two looks at the clock, by how long the last ones took.
+    step: u32,
     /// Tasks of a turn without I/O, at most.
     slice_tasks: u32,
 }
@@ -142,6 +146,8 @@ impl Runner {
             mail: Batch::new(),
             due: Vec::new(),
             course: Course::Working,
+            not_before: None,
+            step: BATCH,
             slice_tasks: SLICE_TASKS,
         }
     }
@@ -167,6 +173,8 @@ impl Runner {
     pub(crate) fn work(&mut self) -> Next {
         self.collect();
         let mut pace = self.pace();
+        // Closures that were scheduled from elsewhere, to arm their timers: not behind a queue.
+        self.run_some(Kind::Timed, &mut pace);
         let io_time = self.run_io_tasks(&mut pace);
         if pace.is_due() {
             self.run_timers(&mut pace);
@@ -180,6 +188,7 @@ impl Runner {
         } else if ran > 0 {
             now = now.map(|_| self.now());
         }
+        self.step = pace.step();
         self.local.publish();
         let mut deadline = self.local.timers.next_deadline();
         if self.local.shared.state().is_shutting_down() {
@@ -211,7 +220,7 @@ impl Runner {
 
     /// How far this turn may go.
     fn pace(&self) -> Pace {
-        let mut pace = Pace::new(self.local.timers.watch());
+        let mut pace = Pace::new(self.local.timers.watch(), self.not_before, self.step);
         self.learn(&mut pace);
         pace
     }
@@ -326,7 +335,9 @@ impl Runner {
     /// task that ran, not by a queue. Returns the reading of the clock, if there was a reason for one.
     fn run_timers(&mut self, pace: &mut Pace) -> Option<Instant> {
         let timers = !self.local.timers.is_empty();
-        if !timers && !self.local.shared.state().is_shutting_down() {
+        // What timers have woken may be left over, and the timers be gone.
+        let woken = self.local.queued_of(Kind::Timed) > 0;
+        if !timers && !woken && !self.local.shared.state().is_shutting_down() {
             return None;
         }
         let now = self.now();
@@ -339,10 +350,14 @@ impl Runner {
         }
         pace.set_timer(self.local.timers.watch());
         pace.look(now);
-        if self.run_some(Kind::Timed, pace) > 0 {
-            return Some(self.now());
+        if self.run_some(Kind::Timed, pace) == 0 {
+            return Some(now);
         }
-        Some(now)
+        let end = self.now();
+        self.not_before = end.checked_add(SLICE);
+        pace.set_not_before(self.not_before);
+        pace.look(end);
+        Some(end)
     }
 
     /// Says that this loop is about to call somebody, if it rests.

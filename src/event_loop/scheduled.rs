@@ -6,7 +6,8 @@
 //! - What is cancelled is over at once, unless it runs: then at the end of that run.
 //! - A shutdown cancels what is not due: such a task, polled while its loop shuts down, gives itself up to
 //!   the loop (see [`Local::give_up`]).
-//! - Scheduling from another thread wakes the loop only if the closure is the next thing it has to do.
+//! - Scheduling from another thread wakes the loop only if the closure is the next thing it has to do. Its task arms
+//!   its timer ahead of the queue, so that it is late by the task that runs, and not by a crowd.
 //! - A periodic closure goes through the timers for every run, also for one that is late: one run, then the others.
 
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::error::JoinError;
 use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::course::{Course, Rule};
-use crate::event_loop::inbox::Urgency;
+use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
 use crate::sync::{Arc, Mutex};
@@ -62,7 +63,7 @@ impl EventLoop {
             timer: Timer::new(deadline, &course),
             call: Some(call),
         };
-        let handle = self.spawn_by(task, urgency(deadline));
+        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
         Scheduled::new(handle, course, self.shared(), Rule::Once)
     }
 
@@ -160,7 +161,7 @@ impl EventLoop {
             rhythm,
             call,
         };
-        let handle = self.spawn_by(task, urgency(deadline));
+        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
         Scheduled::new(handle, course, self.shared(), Rule::Periodic)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! - Everything a submitter needs is here: the mailbox with the loop's life as its gate, the bell, the counters.
 //! - It holds its group weakly; the loop thread is what keeps a group's core alive.
-//! - No lock is held while user code runs. They nest in one place only: see [`GroupEnd`].
+//! - No lock is held while user code runs. Where they nest is in [`GroupEnd`], and in the start of a thread.
 //!
 //! A submission goes: thread started → bound → gate → queue. Each step may refuse, and what a step
 //! has taken is given back when a later one refuses.
@@ -172,12 +172,11 @@ impl Shared {
     ) -> Result<(), RejectReason> {
         let mut runnable = Some(runnable);
         let mut take = || runnable.take().expect("the task is taken once");
-        if self.push_with(lane, urgency, &mut take).is_ok() {
-            return Ok(());
+        let pushed = self.push_with(lane, urgency, &mut take);
+        if let Some(refused) = runnable {
+            context::drop_refused(self, refused);
         }
-        let refused = runnable.expect("a refused task is not taken");
-        context::drop_refused(self, refused);
-        Err(RejectReason::ShutDown)
+        pushed
     }
 
     /// Counts a submission that was refused.
@@ -220,7 +219,7 @@ impl Shared {
             return Ok(());
         }
         self.cancel_admission();
-        Err(RejectReason::ShutDown)
+        Err(self.refusal())
     }
 
     /// Rings if the inbox says so.
@@ -262,9 +261,15 @@ impl Shared {
             }
             None => {
                 self.cancel_admission();
-                Err(RejectReason::ShutDown)
+                Err(self.refusal())
             }
         }
+    }
+
+    /// Why the gate has refused.
+    #[cold]
+    fn refusal(&self) -> RejectReason {
+        self.inbox.open().gate().refusal()
     }
 
     /// Tasks ever accepted.

@@ -29,6 +29,7 @@ use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::Asked;
 use crate::event_loop::local::Local;
+use crate::event_loop::run::SLICE;
 use crate::event_loop::shared::{Desk, Mail, Shared};
 use crate::event_loop::terms::{Request, Scope, Terms, Until};
 use crate::panic::{PanicSite, contain, contain_drop, discard};
@@ -64,7 +65,7 @@ impl Shared {
         match asked {
             Asked::Unused | Asked::Unstarted => self.end_unstarted(),
             Asked::Starting => self.watch_start(),
-            Asked::Running | Asked::TooLate => {}
+            Asked::Running | Asked::Again | Asked::TooLate => {}
         }
         self.announce_shutdown();
     }
@@ -122,6 +123,8 @@ pub(crate) struct ShuttingDown {
     seen: Activity,
     /// The group was told that this loop rests.
     resting: bool,
+    /// Hooks have begun to run, and let others in between.
+    hooks_under_way: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +150,7 @@ impl ShuttingDown {
             last_activity: now,
             seen: Activity::of(local),
             resting: false,
+            hooks_under_way: false,
         }
     }
 
@@ -168,10 +172,10 @@ impl ShuttingDown {
         let (decided, terms) = (desk.gate().decided(), desk.gate().terms());
         let hooks = !desk.gate().hooks.is_empty();
         drop(desk);
-        let (None, Some(terms)) = (decided, terms) else {
-            // A loop without terms is not asked; one whose end is decided has its cause.
-            return Outlook::End(decided.unwrap_or(Cause::Failed));
-        };
+        if let Some(cause) = decided {
+            return Outlook::End(cause);
+        }
+        let terms = terms.expect("a loop without terms does not shut down");
         let seen = Activity::of(local);
         if seen != self.seen {
             self.seen = seen;
@@ -179,13 +183,14 @@ impl ShuttingDown {
         }
         let late = terms.deadline.is_some_and(|deadline| now >= deadline);
         let queued = local.queued() > 0 || shared.inbox.has_mail();
-        if hooks && !queued && !late {
+        if hooks && !late && (!queued || self.hooks_under_way) {
             self.stir(shared);
-            run_waiting_hooks(local);
+            self.hooks_under_way = run_waiting_hooks(local, now);
             // They take their time, and the quiet period begins when they are done.
             self.last_activity = shared.config.clock.now();
             return Outlook::Wait(Some(now));
         }
+        self.hooks_under_way = false;
         let idle = !hooks && !queued;
         if idle && shared.is_at_rest() {
             if let Some(cause) = self.rest(local, &terms) {
@@ -258,13 +263,24 @@ impl Shared {
     }
 }
 
-/// Runs the hooks that are waiting now; what they add waits for the next round.
-fn run_waiting_hooks(local: &Local) {
+/// Runs the hooks that are waiting now, for a slice of time; what they add waits for the next round. Says whether
+/// some are left that were there.
+fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
     let fence = local.shared.inbox.open().gate().hooks.fence();
-    run_hooks(local, fence);
+    let is_over = || {
+        local
+            .shared
+            .config
+            .clock
+            .now()
+            .saturating_duration_since(start)
+            >= SLICE
+    };
+    run_hooks(local, fence, is_over)
 }
 
-fn run_hooks(local: &Local, fence: HookId) {
+/// Runs hooks, one at least, until none is left or `is_over` says so; says whether it did.
+fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     let next = || local.shared.inbox.open().edit(|life| life.hooks.pop(fence));
     while let Some(Hook { call, location }) = next() {
         let result = contain(call);
@@ -274,7 +290,12 @@ fn run_hooks(local: &Local, fence: HookId) {
             local.shared.report_panic(site, &*payload, Some(location));
             discard(payload);
         }
+        if is_over() {
+            local.shared.inbox.open().edit(|life| life.hooks.rest());
+            return true;
+        }
     }
+    false
 }
 
 /// Takes the loop from wherever it is to the point where nothing of it is left but its report; returns the cause.
@@ -285,6 +306,8 @@ pub(crate) fn take_down(
     cause: Cause,
 ) -> Cause {
     let shared = &local.shared;
+    // It may rest as far as the group knows, and hooks and tasks of it run once more.
+    shared.end.stirs(shared.index);
     let decided = shared.close(cause);
     // A loop that fails has failed, whatever was asked of it.
     let cause = if cause == Cause::Failed {
@@ -294,7 +317,7 @@ pub(crate) fn take_down(
     };
     shared.announce_shutdown();
     trace::shutdown(shared, "hooks");
-    run_hooks(local, HookId::END);
+    run_hooks(local, HookId::END, || false);
     trace::shutdown(shared, "channels");
     // Channels close while tasks can still run: whoever waits for one hears of it, once.
     local.close_channels();

@@ -39,12 +39,17 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn_by(future, Urgency::Now)
+        self.spawn_by(future, Lane::Main, Urgency::Now)
     }
 
     /// Spawns a future that the loop needs to see now, later, or whenever it is awake.
     #[track_caller]
-    pub(super) fn spawn_by<F>(&self, future: F, urgency: Urgency) -> JoinHandle<F::Output>
+    pub(super) fn spawn_by<F>(
+        &self,
+        future: F,
+        lane: Lane,
+        urgency: Urgency,
+    ) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -60,7 +65,7 @@ impl EventLoop {
             return self.refuse(reason, location);
         }
         let (runnable, task) = task::new_send(&self.shared, future, location);
-        match self.shared.push(runnable, Lane::Main, urgency) {
+        match self.shared.push(runnable, lane, urgency) {
             Ok(()) => JoinHandle::of_task(task),
             Err(reason) => self.refuse(reason, location),
         }

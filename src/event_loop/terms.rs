@@ -58,11 +58,11 @@ pub(crate) enum Until {
 }
 
 impl Control {
-    /// Notes a request.
-    pub(crate) fn note(&mut self, request: Request, now: Instant) {
+    /// Notes a request; says whether it changes anything.
+    pub(crate) fn note(&mut self, request: Request, now: Instant) -> bool {
         match (&mut self.0, request) {
-            (Some(terms), Request::Now) => terms.until = Until::Now,
-            (Some(_), _) => {}
+            (Some(terms), Request::Now) if terms.until != Until::Now => terms.until = Until::Now,
+            (Some(_), _) => return false,
             (none, request) => {
                 let (until, timeout) = match request {
                     Request::Graceful { quiet, timeout } => (Until::Quiet(quiet), timeout),
@@ -76,6 +76,7 @@ impl Control {
                 });
             }
         }
+        true
     }
 
     pub(crate) fn is_requested(&self) -> bool {

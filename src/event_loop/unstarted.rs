@@ -2,7 +2,8 @@
 //!
 //! - A loop that was never used, and has no hooks, ends where it is asked to. One with hooks gets a thread to run them.
 //! - While a factory is at it, or has promised a thread, the loop is not ended before that has had its time: the
-//!   timeout of the shutdown, or [`GRACE`] if it is to end now. Whoever comes later finds it ended.
+//!   timeout of the shutdown, or [`GRACE`] if it is to end now, and no longer. Whoever comes later finds it ended. (Of a
+//!   group whose factory runs loops where it is called, one at most can run hooks at the end: it waits for the others.)
 //! - What is lost by that, hooks and what other loops have submitted meanwhile, makes the end a failure.
 
 use std::io;
@@ -31,12 +32,9 @@ impl Shared {
                 Phase::Free(_) if desk.gate().hooks.is_empty() => {}
                 Phase::Free(_) => {
                     drop(desk);
-                    // A failure ends the loop as well: `end_after_failure`.
+                    // Before the factory is called, which may take its time; a failure ends the loop as well.
+                    self.watch_start();
                     self.start_without_waiting();
-                    let starting = matches!(self.inbox.open().gate().phase(), Phase::Starting(_));
-                    if starting {
-                        self.watch_start();
-                    }
                     return;
                 }
                 // Taken, or being started: the new thread, or its failure, sees the request.
@@ -86,7 +84,7 @@ impl Shared {
     /// Waits until the start that is under way has an outcome, or for `limit`.
     fn await_begin(&self, limit: Instant) {
         let mut desk = self.inbox.open();
-        while let Phase::Starting(_) = desk.gate().phase() {
+        while let Phase::Free(_) | Phase::Starting(_) = desk.gate().phase() {
             let left = limit.saturating_duration_since(sync::now());
             if left.is_zero() {
                 return;

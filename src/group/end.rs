@@ -143,7 +143,13 @@ impl GroupEnd {
                 asked
             })
             .collect();
-        for (one, asked) in loops.iter().zip(asked) {
+        // Loops that need a thread for their hooks come last: a factory may run one where it is called, and that one
+        // waits for its siblings.
+        let (hooked, others): (Vec<_>, Vec<_>) = loops
+            .iter()
+            .zip(asked)
+            .partition(|(_, asked)| matches!(asked, Asked::Unstarted));
+        for (one, asked) in others.into_iter().chain(hooked) {
             one.follow(asked);
         }
     }

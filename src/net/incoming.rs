@@ -1,7 +1,8 @@
 //! The connections of a listener as a stream.
 //!
-//! Each stream has a place of its own among those that wait for the listener, as each `accept` has: any number may
-//! be polled, and dropping one takes nothing from the others.
+//! Each stream has a place of its own among those that wait for the listener: any number may be polled, and dropping
+//! one takes nothing from the others. It is told of every event and never holds a turn, for it may live on while
+//! nobody polls it: a turn that it held would be lost to those that `accept`.
 
 use std::io;
 use std::pin::Pin;
@@ -41,7 +42,7 @@ pub struct Incoming<'a>(Waiter<'a, mio::net::TcpListener>);
 
 impl<'a> Incoming<'a> {
     pub(super) fn of(listener: &'a Registered<mio::net::TcpListener>) -> Incoming<'a> {
-        Incoming(Waiter::new(listener, Direction::Read, Aim::Take))
+        Incoming(Waiter::new(listener, Direction::Read, Aim::Know))
     }
 }
 

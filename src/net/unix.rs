@@ -349,7 +349,7 @@ impl UnixListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn incoming(&self) -> UnixIncoming<'_> {
-        UnixIncoming(Waiter::new(&self.io, Direction::Read, Aim::Take))
+        UnixIncoming(Waiter::new(&self.io, Direction::Read, Aim::Know))
     }
 
     /// Returns the loop that the listener is registered with, if it is.

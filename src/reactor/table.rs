@@ -46,6 +46,8 @@ pub(crate) struct Table<W> {
     inner: Mutex<Inner<W>>,
     /// Descriptors in here; to be read without the lock.
     len: AtomicUsize,
+    /// The process whose selector it is: a forked child shares it, and must not take anything out.
+    process: u32,
     /// Events for descriptors, written by the loop thread; and those for descriptors that were gone.
     pub(crate) events: Gauge,
     pub(crate) stale: Gauge,
@@ -76,6 +78,7 @@ impl<W: Borrow<Source>> Table<W> {
                 generation: 0,
             }),
             len: AtomicUsize::new(0),
+            process: std::process::id(),
             events: Gauge::default(),
             stale: Gauge::default(),
             rebuilds: Gauge::default(),
@@ -129,7 +132,7 @@ impl<W: Borrow<Source>> Table<W> {
             return;
         };
         let fd = slot.fd;
-        if let Some(registry) = &inner.registry {
+        if let (Some(registry), true) = (&inner.registry, self.process == std::process::id()) {
             // It can only fail if the selector is broken, and then a rebuild leaves it behind.
             let _ = registry.deregister(&mut SourceFd(&fd));
         }

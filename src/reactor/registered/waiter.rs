@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 
 use super::{Ready, Registered, would_block};
-use crate::event_loop::budget;
+use crate::event_loop::{budget, context};
 use crate::reactor::crowd::{Aim, Key};
 use crate::reactor::source::{Direction, Handover};
 
@@ -47,7 +47,14 @@ impl<'a, T: AsFd> Waiter<'a, T> {
             }
         }
         loop {
-            let (source, tick) = ready!(self.poll_ready(cx))?;
+            let (source, tick) = match ready!(self.poll_ready(cx)) {
+                Ok(ready) => ready,
+                Err(error) => {
+                    // Without its place, the next poll asks the budget again.
+                    self.leave();
+                    return Poll::Ready(Err(error));
+                }
+            };
             let result = operation(self.registered.get_ref());
             if !would_block(&result) {
                 self.leave();
@@ -74,9 +81,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         let watched = &self.registered.watched;
         if let (Some(key), Some(source)) = (self.key.take(), watched.source()) {
             let Handover { own, next } = source.leave(key);
-            if let Some(home) = watched.home() {
-                home.wake_all(next);
-            }
+            context::wake_for_io(next);
             drop(own);
         }
     }
