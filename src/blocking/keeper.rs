@@ -6,8 +6,8 @@
 //! - The keeper is no worker: it takes no job and does not count against `max_threads`. A group has one at
 //!   most. It ends as soon as the gate is closed, and the report waits for it.
 //! - It waits at a bell of its own: the one notification for a job must reach a worker.
-//! - If the system refuses the thread, the deadline is left to those who wait for the end or poll its future;
-//!   workers and submitters look at it as ever.
+//! - If the system refuses the thread, the deadline is left to those who wait for the end, or poll its future after
+//!   it has passed; workers and submitters look at it as ever.
 
 use crate::blocking::inner::{Inner, Look};
 use crate::blocking::pool::{Pool, wait};

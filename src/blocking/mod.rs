@@ -312,7 +312,8 @@ impl BlockingGroup {
     /// Ends the group gracefully, on these terms.
     ///
     /// At `timeout` the jobs that have not begun are cancelled, also while every thread is busy: then one more
-    /// thread watches the time. (If the system refuses it, whoever waits for the end or polls its future does.)
+    /// thread watches the time. (If the system refuses it, whoever waits for the end does, or polls its future after the
+    /// timeout.)
     /// The end waits for the jobs that have begun, for a thread cannot be stopped; the report counts them as
     /// [`running`](crate::LoopReport::running).
     ///

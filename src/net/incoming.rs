@@ -18,7 +18,7 @@ use crate::reactor::source::Direction;
 /// The connections of a [`TcpListener`](crate::net::TcpListener); the stream never ends.
 ///
 /// Any number of tasks may each poll one of the same listener, beside others that
-/// [`accept`](crate::net::TcpListener::accept).
+/// [`accept`](crate::net::TcpListener::accept). All streams are told of each connection, and one of them gets it.
 ///
 /// # Examples
 ///

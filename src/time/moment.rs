@@ -2,7 +2,8 @@
 //!
 //! Mostly it is known from the start. On the thread of a test that has a test loop, "in an hour" may be meant for
 //! that loop or for a real one, and their clocks differ: a moment that is made there remembers both, and is decided
-//! by the clock that first polls it. It is early by none.
+//! by the clock that first polls it. A timer whose moment a test loop has decided, and that is carried to a real loop
+//! after that, stays with the clock of the test.
 
 use std::time::{Duration, Instant};
 
