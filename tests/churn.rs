@@ -346,6 +346,38 @@ fn a_crowd_of_blocking_jobs_leaves_no_room_behind() {
 }
 
 #[test]
+fn a_crowd_of_tasks_leaves_no_room_behind() {
+    const CROWD: usize = 200_000;
+    alone("a_crowd_of_tasks_leaves_no_room_behind", || {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next().clone();
+        let round = || {
+            let release = util::stall(&ev);
+            let door = util::Door::new();
+            for _ in 0..CROWD {
+                drop(ev.spawn(door.opened())); // queued, and live after that
+            }
+            release.open();
+            eventually("they wait", || ev.live_tasks() == CROWD);
+            door.open();
+            eventually("they have ended", || ev.live_tasks() == 0);
+            eventually("all threads wait", others_sleep);
+        };
+        block_on(ev.submit(|| ())).unwrap();
+        eventually("all threads wait", others_sleep);
+        let before = live();
+        round();
+        // A sleep gives one of the two buffers of the inbox back, and the next one the other.
+        for _ in 0..3 {
+            block_on(ev.submit(|| ())).unwrap();
+            eventually("all threads wait", others_sleep);
+        }
+        let kept = live() - before;
+        assert!(kept < 256 << 10, "{kept} bytes are kept for a crowd");
+    });
+}
+
+#[test]
 fn a_peer_that_never_reads_costs_no_memory_and_its_writer_can_be_cancelled() {
     const NAME: &str = "a_peer_that_never_reads_costs_no_memory_and_its_writer_can_be_cancelled";
     alone(NAME, || {

@@ -954,6 +954,30 @@ fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
     });
 }
 
+/// In a process of its own, as above.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_drain_goes_on_when_a_sibling_dies() {
+    if !util::is_child() {
+        let output = util::in_child("a_drain_goes_on_when_a_sibling_dies");
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    within(|| {
+        let group = EventLoopGroup::new(2).unwrap();
+        group.start().unwrap();
+        let dying = &group.loops()[0];
+        drop(dying.spawn(std::future::pending::<()>()));
+        eventually("it is live", || dying.live_tasks() == 1);
+        let release = stall(dying);
+        break_for_good(selectors()[0]);
+        let end = group.drain(Duration::MAX);
+        release.open();
+        let causes: Vec<_> = end.wait().loops().iter().map(|one| one.cause()).collect();
+        assert_eq!(causes, [Cause::Failed, Cause::Drained]);
+    });
+}
+
 /// Does something with every piece of text that it is given.
 struct Reader<F>(F);
 

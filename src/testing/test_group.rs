@@ -314,3 +314,28 @@ impl fmt::Debug for TestGroup {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_that_is_lost_is_seen() {
+        for answered in [true, false] {
+            let mut test = TestGroup::seeded(1, 2);
+            test.run_until_stalled();
+            let before = test.trace();
+            let shared = test.group().loops()[1].shared();
+            let ring = shared.inbox.nudge();
+            if answered {
+                shared.answer(ring);
+            }
+            test.run_until_stalled();
+            assert_eq!(
+                test.trace() != before,
+                answered,
+                "a loop turns if it is rung"
+            );
+        }
+    }
+}
