@@ -42,8 +42,14 @@ impl Builder {
     /// Pins the thread of each loop to a core; the default does not. Linux only.
     ///
     /// Pinned loops keep their caches and their place beside a device's interrupts; but a core that something
-    /// else keeps busy is then lost to its loop. Threads that a loop's tasks start inherit the core. A thread of a
-    /// [`thread_factory`](Builder::thread_factory) stays pinned after its loop.
+    /// else keeps busy is then lost to its loop. Threads that are started on a loop inherit its core: those that its
+    /// tasks start, and also those of a [`BlockingGroup`](crate::blocking::BlockingGroup), of
+    /// [`unblock`](crate::blocking::unblock) or of another group that is first used there. Use these once from a thread
+    /// that is not pinned, to give them all cores. A thread of a [`thread_factory`](Builder::thread_factory) stays pinned
+    /// after its loop.
+    ///
+    /// A core that is taken away between `build` and the start of its loop's thread ends that loop as
+    /// [`Failed`](crate::Cause::Failed); one that is taken away later does not.
     ///
     /// # Errors
     ///

@@ -104,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// Sets the number of loops; the default is the available parallelism. Not 0.
+    /// Sets the number of loops; the default is the parallelism available to the calling thread. Not 0.
     /// [Example](crate::guide::settings#loops-and-threads)
     pub fn loops(mut self, loops: usize) -> Builder {
         self.loops = Some(loops);

@@ -150,8 +150,8 @@ mod driver {
             }
         };
         assert!(!chosen.is_empty(), "there is no such part");
-        // What lives as long as the process: threads for blocking work, the handler of a signal.
-        drop(signal::ctrl_c());
+        // What lives as long as the process: threads for blocking work, the handlers of signals.
+        drop(signal::shutdown());
         let _ = loopgroup::block_on(unblock(|| ()));
         let threads = entries("/proc/self/task");
         let mut status = 0;
