@@ -33,6 +33,7 @@ use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -182,6 +183,9 @@ impl Inside {
     }
 }
 
+/// Between two looks for signals, should there be no bell to wait for.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Made by the first future; or by the next one, if it could not be.
 static HUB: Mutex<Option<Arc<Hub>>> = Mutex::new(None);
 
@@ -213,7 +217,11 @@ impl Hub {
             match ringing.read(&mut [0; 64]) {
                 Ok(_) => self.wake(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("the socket pair of the signals is ours, and fails: {error}"),
+                // The pair is ours and does not fail. Should it, signals are looked for now and then.
+                Err(_) => {
+                    self.wake();
+                    thread::sleep(PAUSE);
+                }
             }
         }
     }
