@@ -62,8 +62,9 @@ pub(crate) struct Inbox<T, N, G> {
     pub(crate) rings: Gauge,
 }
 
-/// Items that a batch has room for while it is empty.
-pub(crate) const ROOM: usize = 1024;
+/// Items that a batch, a queue or a table keeps room for while it is empty: more than a turn has, or a steady flow would
+/// give it back and want it again.
+pub(crate) const ROOM: usize = 4096;
 
 /// Who wakes a task of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
