@@ -154,11 +154,6 @@ pub mod compat;
 mod current;
 mod error;
 mod event_loop;
-#[cfg(fuzzing)]
-#[doc(hidden)]
-pub mod fuzzing;
-#[cfg(all(test, not(fuzzing)))]
-mod fuzzing;
 mod group;
 pub mod guide;
 pub mod io;
@@ -207,6 +202,10 @@ pub use shutdown_requested::{ShutdownRequested, shutdown_requested};
 pub use task::join::JoinHandle;
 pub use termination::TerminationFuture;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[path = "../fuzz/src/mod.rs"]
+pub mod fuzzing;
 #[cfg(all(loom, test))]
 #[path = "../tests/loom/mod.rs"]
 mod models;

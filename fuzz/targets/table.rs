@@ -1,4 +1,4 @@
-//! The registration table beside a model: `src/fuzzing/table.rs`.
+//! The registration table beside a model: `fuzz/src/table.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loopgroup::fuzzing::table(data));

@@ -2,7 +2,8 @@
 //!
 //! - A target reads its operations off a string; every string is a valid one, and one string is one run.
 //! - `cargo fuzz` (`.ci/fuzz`) grows the strings that reach new code; `cargo test` runs random ones.
-//! - It exists in builds for tests and for fuzzing only, and is no part of the crate's interface.
+//! - The crate includes these files when it is built for tests or for fuzzing, because the timer queue and
+//!   the registration table are private. They are no part of its interface.
 
 // Public where a fuzzer is linked against the crate, and nowhere else.
 #![allow(unreachable_pub)]

@@ -1,4 +1,4 @@
-//! Operations on a group beside a model: `src/fuzzing/ops.rs`.
+//! Operations on a group beside a model: `fuzz/src/ops.rs`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| loopgroup::fuzzing::ops(data));
