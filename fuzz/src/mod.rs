@@ -5,9 +5,6 @@
 //! - The crate includes these files when it is built for tests or for fuzzing, because the timer queue and
 //!   the registration table are private. They are no part of its interface.
 
-// Public where a fuzzer is linked against the crate, and nowhere else.
-#![allow(unreachable_pub)]
-
 mod actor;
 mod ops;
 mod queue;
