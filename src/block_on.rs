@@ -12,10 +12,10 @@ use std::task::{Context, Poll};
 
 use waker_fn::waker_fn;
 
-use crate::event_loop::context::{self, OwnWaker};
 use crate::park::{Parker, round_up};
 use crate::sync::{self, Arc};
-use crate::time::thread::Waiting;
+use crate::this_thread::{OwnWaker, refuse_on_loop};
+use crate::time::block_on::Waiting;
 
 /// Polls `future` on this thread until it is done, and parks in between.
 ///
@@ -52,17 +52,5 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
             round_up(deadline.saturating_duration_since(sync::now()))
         });
         parker.park(timeout);
-    }
-}
-
-/// Panics on a loop thread, with a sentence that says why and what to do instead.
-#[track_caller]
-pub(crate) fn refuse_on_loop(what: &str) {
-    if let Some(index) = context::busy_loop() {
-        panic!(
-            "{what} was called on the thread of event loop {index}: it would block the loop and \
-             every task on it, and deadlock if it waits for one of them. Await the future instead, \
-             or move the waiting to another thread with loopgroup::blocking::unblock"
-        );
     }
 }

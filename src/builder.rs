@@ -11,24 +11,45 @@ use std::time::Duration;
 
 use crate::chooser::Chooser;
 use crate::clock::Clock;
-use crate::event_loop::EventLoop;
+use crate::config::{CloseChannels, Config, PinThread, WaitStrategy};
 use crate::event_loop::counters::{Bound, Counters};
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Inbox;
-use crate::event_loop::launch::LoopThread;
 use crate::event_loop::lifecycle::Life;
-use crate::event_loop::shared::Shared;
-use crate::group::EventLoopGroup;
+use crate::event_loop::loop_thread::LoopThread;
+use crate::event_loop::shared::{Parent, Shared, Watched};
 use crate::group::core::{GroupCore, Keys, Token};
 use crate::group::end::GroupEnd;
+use crate::group::handle::EventLoopGroup;
+use crate::group::parent::{Callbacks, GroupParent, StartHook, ThreadFactory};
 use crate::metrics::gauges::Gauges;
-use crate::panic::{Contained, PanicHandler, TaskPanic, contain, discard};
+use crate::panic::{Contained, PanicHandler, PanicReporter, TaskPanic};
 use crate::reactor::{Driver, Port};
-use crate::settings::{
-    CloseChannels, Config, Placement, RejectPolicy, StartHook, ThreadFactory, ThreadName,
-    WaitStrategy,
-};
+use crate::reject_policy::RejectPolicy;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, plain};
 use crate::termination::Termination;
+use crate::unwind::{contain, discard};
+
+type ThreadName = dyn Fn(usize) -> String + Send + Sync;
+/// Chooses a core for each of so many loops.
+pub(crate) type PinPlan = dyn FnOnce(usize) -> io::Result<Box<PinThread>> + Send + Sync;
+
+impl EventLoopGroup {
+    /// Makes a group of `loops` loops with default settings; threads start on first use.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `loops` is 0 or absurdly many; else what the system says when it cannot make a
+    /// selector.
+    pub fn new(loops: usize) -> io::Result<EventLoopGroup> {
+        EventLoopGroup::builder().loops(loops).build()
+    }
+
+    /// Configures a group.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
 
 /// Configures an [`EventLoopGroup`].
 ///
@@ -59,14 +80,13 @@ pub struct Builder {
     thread_factory: Option<Box<ThreadFactory>>,
     on_thread_start: Option<Box<StartHook>>,
     /// Checks what was asked for, and says where the threads of so many loops run.
-    pub(crate) placement: Option<Box<Placement>>,
+    pub(crate) pin_plan: Option<Box<PinPlan>>,
     on_panic: Option<Arc<PanicHandler>>,
     chooser: Option<Box<dyn Chooser>>,
     max_pending_tasks: Option<usize>,
     reject_policy: RejectPolicy,
     io_ratio: u32,
     measure_time: bool,
-    #[cfg(feature = "tracing")]
     slow_poll: Option<Duration>,
     wait_strategy: WaitStrategy,
     close_channels: CloseChannels,
@@ -82,14 +102,13 @@ impl Builder {
             thread_stack_size: None,
             thread_factory: None,
             on_thread_start: None,
-            placement: None,
+            pin_plan: None,
             on_panic: None,
             chooser: None,
             max_pending_tasks: None,
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
             measure_time: false,
-            #[cfg(feature = "tracing")]
             slow_poll: None,
             wait_strategy: WaitStrategy::default(),
             close_channels: CloseChannels::default(),
@@ -276,7 +295,7 @@ impl Builder {
             return Err(invalid("loops", &text));
         }
         let thread_names = self.thread_names(loops)?;
-        let place = self.placement.map(|plan| plan(loops)).transpose()?;
+        let pin_thread = self.pin_plan.map(|plan| plan(loops)).transpose()?;
         for index in 0..loops {
             drivers.push(if self.io {
                 Driver::with_io().map_err(|error| loop_error(index, loops, &error))?
@@ -287,28 +306,26 @@ impl Builder {
         let config = Arc::new(Config {
             thread_names,
             thread_stack_size: self.thread_stack_size,
-            thread_factory: self.thread_factory,
-            on_thread_start: self.on_thread_start,
-            place,
-            on_panic: self.on_panic,
-            reject_policy: self.reject_policy,
+            pin_thread,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
-            #[cfg(not(feature = "tracing"))]
-            measure_time: self.measure_time,
-            #[cfg(feature = "tracing")]
             measure_time: self.measure_time || self.slow_poll.is_some(),
-            #[cfg(feature = "tracing")]
             slow_poll: self.slow_poll,
             close_channels: self.close_channels,
             clock: self.clock,
         });
-        Ok(assemble(
-            drivers,
-            &config,
-            self.chooser,
-            self.max_pending_tasks,
-        ))
+        let plan = Plan {
+            config,
+            callbacks: Callbacks {
+                thread_factory: self.thread_factory,
+                on_thread_start: self.on_thread_start,
+                reject_policy: self.reject_policy,
+            },
+            on_panic: self.on_panic,
+            chooser: self.chooser,
+            max_pending_tasks: self.max_pending_tasks,
+        };
+        Ok(plan.assemble(drivers))
     }
 
     /// Checks every setting; returns the number of loops.
@@ -381,49 +398,64 @@ fn loop_error(index: usize, loops: usize, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Puts a group together out of parts that exist already: this cannot fail.
-fn assemble(
-    drivers: Vec<(Driver, Port)>,
-    config: &Arc<Config>,
+/// What a group is made of, besides its drivers.
+struct Plan {
+    config: Arc<Config>,
+    callbacks: Callbacks,
+    on_panic: Option<Arc<PanicHandler>>,
     chooser: Option<Box<dyn Chooser>>,
     max_pending_tasks: Option<usize>,
-) -> EventLoopGroup {
-    let termination = Termination::new(drivers.len(), config.on_panic.clone());
-    let end = Arc::new(GroupEnd::new(drivers.len(), termination));
-    let mut group = None;
-    // The loops know their group weakly, so the group is tied to itself while it is made.
-    let token = Arc::new_cyclic(|token| {
-        let core = Arc::new_cyclic(|core| {
-            let make = |(index, (driver, port)): (usize, (Driver, Port))| {
-                EventLoop::new(&Arc::new(Shared {
-                    index,
-                    inbox: Inbox::new(Life::new(driver)),
-                    port,
-                    counters: Counters::default(),
-                    gauges: Gauges::default(),
-                    bound: max_pending_tasks.map(Bound::new),
-                    handles: AtomicUsize::new(0),
-                    shutdown_waiters: Mutex::default(),
-                    termination: Termination::new(1, config.on_panic.clone()),
-                    config: Arc::clone(config),
+}
+
+impl Plan {
+    /// Makes the group. Its loops know it weakly, so it is tied to itself while it is made.
+    fn assemble(self, drivers: Vec<(Driver, Port<Watched>)>) -> EventLoopGroup {
+        let Plan {
+            config,
+            callbacks,
+            on_panic,
+            chooser,
+            max_pending_tasks,
+        } = self;
+        let termination = Termination::new(drivers.len(), on_panic.clone());
+        let end = Arc::new(GroupEnd::new(drivers.len(), termination));
+        let mut group = None;
+        let token = Arc::new_cyclic(|token| {
+            let core = Arc::new_cyclic(|core| {
+                let parent: Arc<dyn Parent> = Arc::new(GroupParent {
                     core: core.clone(),
                     token: token.clone(),
                     end: Arc::clone(&end),
-                }))
-            };
-            let loops: Box<[EventLoop]> = drivers.into_iter().enumerate().map(make).collect();
-            end.know(
-                loops
-                    .iter()
-                    .map(|one| Arc::downgrade(one.shared()))
-                    .collect(),
-            );
-            GroupCore::new(loops, chooser, Keys::by(&config.clock), Arc::clone(&end))
+                    callbacks,
+                });
+                let make = |(index, (driver, port))| {
+                    EventLoop::new(&Arc::new(Shared {
+                        index,
+                        inbox: Inbox::new(Life::new(driver)),
+                        port,
+                        counters: Counters::default(),
+                        gauges: Gauges::default(),
+                        bound: max_pending_tasks.map(Bound::new),
+                        handles: AtomicUsize::new(0),
+                        shutdown_waiters: Mutex::default(),
+                        termination: Termination::new(1, on_panic.clone()),
+                        panics: PanicReporter::new(Some(index), on_panic.clone()),
+                        config: Arc::clone(&config),
+                        parent: Arc::clone(&parent),
+                    }))
+                };
+                let loops: Box<[EventLoop]> = drivers.into_iter().enumerate().map(make).collect();
+                let members = loops.iter().map(|one| Arc::downgrade(one.shared()));
+                end.set_members(members.collect());
+                let panics = PanicReporter::new(None, on_panic.clone());
+                let keys = Keys::by(&config.clock);
+                GroupCore::new(loops, chooser, keys, Arc::clone(&end), panics)
+            });
+            group = Some(Arc::clone(&core));
+            Token::new(core)
         });
-        group = Some(Arc::clone(&core));
-        Token::new(core)
-    });
-    EventLoopGroup::from_parts(group.expect("it was made with its token"), token)
+        EventLoopGroup::from_parts(group.expect("made with its token"), token)
+    }
 }
 
 impl fmt::Debug for Builder {
@@ -437,7 +469,7 @@ impl fmt::Debug for Builder {
             .field("measure_time", &self.measure_time)
             .field("wait_strategy", &self.wait_strategy)
             .field("close_channels", &self.close_channels)
-            .field("pinned", &self.placement.is_some())
+            .field("pinned", &self.pin_plan.is_some())
             .field("io", &self.io)
             .finish_non_exhaustive()
     }

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::event_loop::context;
-use crate::group::core::GroupCore;
+use crate::event_loop::handle::EventLoop;
 use crate::panic::Contained;
 use crate::random::scramble;
 use crate::sync::plain::AtomicUsize;
@@ -120,17 +120,17 @@ impl<C: Chooser> Chooser for Contained<C> {
 /// # std::io::Result::Ok(())
 /// ```
 pub struct GroupView<'a> {
-    core: &'a GroupCore,
+    loops: &'a [EventLoop],
 }
 
 impl<'a> GroupView<'a> {
-    pub(crate) fn new(core: &'a GroupCore) -> GroupView<'a> {
-        GroupView { core }
+    pub(crate) fn new(loops: &'a [EventLoop]) -> GroupView<'a> {
+        GroupView { loops }
     }
 
     /// Returns the number of loops; never 0.
     pub fn len(&self) -> usize {
-        self.core.loops.len()
+        self.loops.len()
     }
 
     /// Returns `false`: a group has at least one loop.
@@ -140,22 +140,18 @@ impl<'a> GroupView<'a> {
 
     /// Returns how many tasks wait for their first poll on loop `index`; 0 if there is no such loop.
     pub fn pending(&self, index: usize) -> usize {
-        self.core
-            .loops
-            .get(index)
-            .map_or(0, |one| one.pending_tasks())
+        self.loops.get(index).map_or(0, |one| one.pending_tasks())
     }
 
     /// Returns how many tasks of loop `index` have been polled and are not finished; 0 if there is no
     /// such loop.
     pub fn live(&self, index: usize) -> usize {
-        self.core.loops.get(index).map_or(0, |one| one.live_tasks())
+        self.loops.get(index).map_or(0, |one| one.live_tasks())
     }
 
     /// Returns how many channels are registered with loop `index`; 0 if there is no such loop.
     pub fn channels(&self, index: usize) -> usize {
-        self.core
-            .loops
+        self.loops
             .get(index)
             .map_or(0, |one| one.registered_channels())
     }
@@ -163,8 +159,7 @@ impl<'a> GroupView<'a> {
     /// Says whether loop `index` exists and no shutdown of it was requested. (One that is shutting down
     /// still accepts for a while, but is not to be chosen.)
     pub fn is_accepting(&self, index: usize) -> bool {
-        self.core
-            .loops
+        self.loops
             .get(index)
             .is_some_and(|one| !one.state().is_shutting_down())
     }
@@ -172,7 +167,8 @@ impl<'a> GroupView<'a> {
     /// Returns the index of the calling thread's loop, if it is one of this group.
     pub fn current(&self) -> Option<usize> {
         context::with_local(|local| {
-            std::ptr::eq(Arc::as_ptr(&local.core), self.core).then_some(local.shared.index)
+            let here = self.loops.get(local.shared.index)?;
+            Arc::ptr_eq(here.shared(), &local.shared).then_some(local.shared.index)
         })
         .flatten()
     }

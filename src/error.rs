@@ -10,8 +10,8 @@ use std::fmt;
 use std::io;
 use std::panic::Location;
 
-use crate::panic::message;
 use crate::sync::Mutex;
+use crate::unwind::message;
 
 /// Says why a submission was refused.
 ///

@@ -143,15 +143,15 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-#[cfg(feature = "affinity")]
-mod affinity;
 mod block_on;
 pub mod blocking;
 mod builder;
 mod chooser;
 mod clock;
 pub mod compat;
-mod current;
+#[cfg(doctest)]
+mod compile_fail;
+mod config;
 mod error;
 mod event_loop;
 mod group;
@@ -161,46 +161,54 @@ mod metrics;
 pub mod net;
 mod panic;
 mod park;
+#[cfg(feature = "affinity")]
+mod pinning;
 mod random;
 mod reactor;
-#[cfg(doctest)]
-mod refused;
+mod reject_policy;
 mod report;
-mod settings;
+mod run;
 mod shutdown_requested;
 #[cfg(feature = "signal")]
 #[cfg_attr(docsrs, doc(cfg(feature = "signal")))]
 pub mod signal;
+mod spawn;
 mod sync;
 mod task;
 mod termination;
 pub mod testing;
+mod this_thread;
 pub mod time;
 mod trace;
+mod unwind;
 mod waiters;
+mod yield_now;
 
-#[cfg(feature = "affinity")]
-#[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
-pub use affinity::CorePinning;
 pub use block_on::block_on;
 pub use builder::Builder;
 pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};
-pub use current::{YieldNow, run, spawn, spawn_local, try_spawn, try_spawn_local, yield_now};
+pub use config::{CloseChannels, WaitStrategy};
 pub use error::{JoinError, RejectReason, Rejected};
 pub use event_loop::EventLoop;
 pub use event_loop::bound::LoopBound;
 pub use event_loop::hooks::HookId;
-pub use event_loop::launch::LoopThread;
+pub use event_loop::loop_thread::LoopThread;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::State;
 pub use group::EventLoopGroup;
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
+#[cfg(feature = "affinity")]
+#[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
+pub use pinning::CorePinning;
+pub use reject_policy::{RejectPolicy, Verdict};
 pub use report::{Cause, LoopReport, TerminationReport};
-pub use settings::{CloseChannels, RejectPolicy, Verdict, WaitStrategy};
+pub use run::run;
 pub use shutdown_requested::{ShutdownRequested, shutdown_requested};
+pub use spawn::{spawn, spawn_local, try_spawn, try_spawn_local};
 pub use task::join::JoinHandle;
 pub use termination::TerminationFuture;
+pub use yield_now::{YieldNow, yield_now};
 
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -1,38 +1,133 @@
-//! Where panics of user code end.
+//! Reporting panics of user code that no handle can carry.
 //!
-//! - Every call into user code that is not awaited by somebody goes through [`contain`]: a loop
-//!   never unwinds because of a task, a destructor, a hook, a waker, a chooser or a factory.
-//! - A panic that somebody can join travels in the handle. One that nobody can join is reported,
-//!   once, through [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr. (Those of
-//!   a thread factory and of a function for thread names become the error of the call.)
-//! - A payload is user data with a destructor: it is dropped under `contain` as well.
+//! - A panic that a handle can carry travels in the handle. Any other panic is reported, once, through
+//!   [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr. (A panic of a thread factory or of a
+//!   function for thread names becomes the error of the call.)
+//! - [`PanicReporter`] calls, wakes and drops what belongs to the user, and reports what that panics with.
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
+use std::task::Waker;
 
+use crate::sync::Arc;
 use crate::trace;
+use crate::unwind::{Payload, contain, contain_drop, discard, message};
 
-/// The payload of a panic.
-pub(crate) type Payload = Box<dyn Any + Send>;
-
-/// A handler for panics that nobody can join.
+/// A handler for panics that no handle carries.
 pub(crate) type PanicHandler = dyn Fn(&TaskPanic<'_>) + Send + Sync;
 
-/// Calls user code; a panic ends here.
-pub(crate) fn contain<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
-    // Unwind safety: callers hand in values that are not looked at again after a panic.
-    catch_unwind(AssertUnwindSafe(call))
+/// Runs user code for a loop, and reports its panics under the loop's index to the handler of its group.
+#[derive(Clone)]
+pub(crate) struct PanicReporter {
+    index: Option<usize>,
+    handler: Option<Arc<PanicHandler>>,
 }
 
-/// Drops user data; a panic of its destructor ends here, and so does one of its payload.
-pub(crate) fn contain_drop<T>(value: T) -> Result<(), Payload> {
-    contain(|| drop(value))
+impl PanicReporter {
+    /// For code that belongs to no loop and no group.
+    pub(crate) const STDERR: PanicReporter = PanicReporter {
+        index: None,
+        handler: None,
+    };
+
+    pub(crate) fn new(index: Option<usize>, handler: Option<Arc<PanicHandler>>) -> PanicReporter {
+        PanicReporter { index, handler }
+    }
+
+    /// Calls user code; `None` if it panicked.
+    pub(crate) fn call<R>(&self, site: PanicSite, call: impl FnOnce() -> R) -> Option<R> {
+        self.call_from(site, None, call)
+    }
+
+    /// As [`PanicReporter::call`], for code that was submitted at `location`.
+    pub(crate) fn call_from<R>(
+        &self,
+        site: PanicSite,
+        location: Option<&'static Location<'static>>,
+        call: impl FnOnce() -> R,
+    ) -> Option<R> {
+        contain(call)
+            .map_err(|payload| self.report(site, payload, location))
+            .ok()
+    }
+
+    /// Drops a value whose destructor is user code.
+    pub(crate) fn drop<T>(
+        &self,
+        site: PanicSite,
+        location: Option<&'static Location<'static>>,
+        value: T,
+    ) {
+        self.call_from(site, location, || drop(value));
+    }
+
+    /// Wakes tasks of ours and of others; a waker that panics does not keep the others from being woken.
+    pub(crate) fn wake_all(&self, wakers: impl IntoIterator<Item = Waker>) {
+        for waker in wakers {
+            self.call(PanicSite::Waker, || waker.wake());
+        }
+    }
+
+    /// Reports a panic, and drops its payload.
+    #[cold]
+    pub(crate) fn report(
+        &self,
+        site: PanicSite,
+        payload: Payload,
+        location: Option<&'static Location<'static>>,
+    ) {
+        self.trace(site, &payload, location);
+        self.show(site, payload, location);
+    }
+
+    /// Tells `tracing` of a panic that may be reported later.
+    pub(crate) fn trace(
+        &self,
+        site: PanicSite,
+        payload: &Payload,
+        location: Option<&'static Location<'static>>,
+    ) {
+        trace::panicked(&site, message(&**payload), self.index, location);
+    }
+
+    /// Shows a panic to the handler, or on stderr if there is none or it panics too.
+    #[cold]
+    pub(crate) fn show(
+        &self,
+        site: PanicSite,
+        payload: Payload,
+        location: Option<&'static Location<'static>>,
+    ) {
+        let panic = TaskPanic {
+            site,
+            payload: &*payload,
+            location,
+            index: self.index,
+        };
+        match &self.handler {
+            None => print(&panic),
+            Some(handler) => {
+                if let Err(second) = contain(|| handler(&panic)) {
+                    print(&panic);
+                    discard(second);
+                }
+            }
+        }
+        discard(payload);
+    }
 }
 
-/// A closure of the user's that may go with whatever held a group last.
-///
-/// That may be a waker, in the middle of async-task, which would abort the process over a panic.
+impl fmt::Debug for PanicReporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PanicReporter")
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A closure of the user's, dropped under [`contain`]: the last owner of a group may be a waker inside async-task, which
+/// aborts the process over a panic.
 pub(crate) struct Contained<F>(Option<F>);
 
 impl<F> Contained<F> {
@@ -41,48 +136,16 @@ impl<F> Contained<F> {
     }
 
     pub(crate) fn get(&self) -> &F {
-        self.0.as_ref().expect("it is there until the end")
+        self.0.as_ref().expect("present until it is dropped")
     }
 }
 
 impl<F> Drop for Contained<F> {
     fn drop(&mut self) {
+        // The group is gone, and its handler with it.
         if let Err(payload) = contain_drop(self.0.take()) {
-            // The group is gone, and its handler with it.
-            print(&TaskPanic {
-                site: PanicSite::Destructor,
-                payload: &*payload,
-                location: None,
-                index: None,
-            });
-            discard(payload);
+            PanicReporter::STDERR.show(PanicSite::Destructor, payload, None);
         }
-    }
-}
-
-/// Payloads in a row, each out of the destructor of the one before, that are dropped.
-const PAYLOADS: usize = 8;
-
-/// Forgets a payload that nobody wants to see.
-pub(crate) fn discard(mut payload: Payload) {
-    for _ in 0..PAYLOADS {
-        match contain_drop(payload) {
-            Ok(()) => return,
-            Err(next) => payload = next,
-        }
-    }
-    // A chain of those has an end only if we stop asking: this one is leaked on purpose.
-    let _ = Box::leak(payload);
-}
-
-/// The text of a payload, as the standard panic hook would show it.
-pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
-        text
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text
-    } else {
-        "Box<dyn Any>"
     }
 }
 
@@ -243,72 +306,10 @@ impl fmt::Display for TaskPanic<'_> {
     }
 }
 
-/// Shows a panic to the handler, or on stderr if there is none or it panics too.
-#[cold]
-pub(crate) fn report(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
-    trace::panicked(panic);
-    show(handler, panic);
-}
-
-/// Shows a panic that was told of when it happened.
-pub(crate) fn show(handler: Option<&PanicHandler>, panic: &TaskPanic<'_>) {
-    let Some(handler) = handler else {
-        return print(panic);
-    };
-    if let Err(second) = contain(|| handler(panic)) {
-        print(panic);
-        discard(second);
-    }
-}
-
 fn print(panic: &TaskPanic<'_>) {
-    // One write, so that the line stays one. eprint! panics when stderr is closed; that is no reason
-    // to end a loop.
+    // One write, so that the line stays whole. eprint! panics when stderr is closed, which must not end a loop.
     let line = format!("loopgroup: {panic}\n");
     if let Err(payload) = contain(|| eprint!("{line}")) {
         discard(payload);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sync::{Arc, AtomicUsize, Ordering};
-
-    /// Counts its drop, and panics in it with the next of its kind.
-    struct Chain {
-        left: usize,
-        drops: Arc<AtomicUsize>,
-    }
-
-    impl Drop for Chain {
-        fn drop(&mut self) {
-            self.drops.fetch_add(1, Ordering::SeqCst);
-            if self.left > 0 {
-                let (left, drops) = (self.left - 1, Arc::clone(&self.drops));
-                std::panic::resume_unwind(Box::new(Chain { left, drops }));
-            }
-        }
-    }
-
-    #[test]
-    fn payloads_that_panic_when_they_go_are_dropped_too_but_not_for_ever() {
-        for (left, dropped) in [(0, 1), (1, 2), (PAYLOADS - 1, PAYLOADS)] {
-            let drops = Arc::new(AtomicUsize::new(0));
-            discard(Box::new(Chain {
-                left,
-                drops: Arc::clone(&drops),
-            }));
-            assert_eq!(drops.load(Ordering::SeqCst), dropped);
-            assert_eq!(Arc::strong_count(&drops), 1, "nothing is left of it");
-        }
-        // One that goes on and on is not asked for ever. It has no size, so that not a byte leaks here.
-        struct Endless;
-        impl Drop for Endless {
-            fn drop(&mut self) {
-                std::panic::resume_unwind(Box::new(Endless));
-            }
-        }
-        discard(Box::new(Endless));
     }
 }

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::current::no_context;
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
+use crate::group::entered::{entered_group, no_context};
 use crate::sync::Arc;
 
 /// Resolves when this loop starts to shut down, so that a long-lived task can end by itself.
@@ -43,7 +43,7 @@ use crate::sync::Arc;
 pub fn shutdown_requested() -> ShutdownRequested {
     let loops = match context::with_local(|local| Arc::clone(&local.shared)) {
         Some(shared) => vec![shared],
-        None => match context::entered_group() {
+        None => match entered_group() {
             Some(group) => {
                 let loops = group.loops().iter();
                 loops.map(|one| Arc::clone(one.shared())).collect()

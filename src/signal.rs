@@ -40,7 +40,7 @@ use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 use slab::Slab;
 
-use crate::panic::{PanicSite, TaskPanic, contain, discard, report};
+use crate::panic::PanicReporter;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
 
 /// Resolves when the user presses Ctrl-C (`SIGINT`).
@@ -228,22 +228,7 @@ impl Hub {
 
     fn wake(&self) {
         let wakers = self.inside.lock().tell();
-        wake_all(wakers);
-    }
-}
-
-fn wake_all(wakers: Vec<Waker>) {
-    for waker in wakers {
-        if let Err(payload) = contain(|| waker.wake()) {
-            let panic = TaskPanic {
-                site: PanicSite::Waker,
-                payload: &*payload,
-                location: None,
-                index: None,
-            };
-            report(None, &panic);
-            discard(payload);
-        }
+        PanicReporter::STDERR.wake_all(wakers);
     }
 }
 
@@ -268,7 +253,7 @@ impl Listening {
             waker: None,
         });
         drop(inside);
-        wake_all(wakers);
+        PanicReporter::STDERR.wake_all(wakers);
         let listening = Listening { hub, key };
         handled.map(|()| listening)
     }
@@ -286,7 +271,7 @@ impl Listening {
         };
         drop(inside);
         drop(old);
-        wake_all(wakers);
+        PanicReporter::STDERR.wake_all(wakers);
         match heard {
             true => Poll::Ready(()),
             false => Poll::Pending,

@@ -77,6 +77,11 @@ impl<T> Mutex<T> {
         Mutex(imp::Mutex::new(value))
     }
 
+    #[cfg(loom)]
+    pub(crate) fn new(value: T) -> Mutex<T> {
+        Mutex(imp::Mutex::new(value))
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

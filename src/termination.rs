@@ -17,13 +17,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::block_on::refuse_on_loop;
 use crate::clock::earlier;
-use crate::event_loop::context;
-use crate::panic::{PanicHandler, PanicSite, TaskPanic, contain, discard, report};
+use crate::panic::{PanicHandler, PanicReporter};
 use crate::report::{LoopReport, TerminationReport};
 use crate::sync::thread::JoinHandle;
 use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::this_thread;
 use crate::waiters::Waiters;
 
 /// The thread of a loop, once it is started; shared by the loop's and the group's termination.
@@ -93,18 +92,8 @@ impl Termination {
         let wakers = state.waiters.fire();
         drop(state);
         self.ended.notify_all();
-        for (_, waker) in wakers {
-            if let Err(payload) = contain(|| waker.wake()) {
-                let panic = TaskPanic {
-                    site: PanicSite::Waker,
-                    payload: &*payload,
-                    location: None,
-                    index: Some(loop_index),
-                };
-                report(self.on_panic.as_deref(), &panic);
-                discard(payload);
-            }
-        }
+        PanicReporter::new(Some(loop_index), self.on_panic.clone())
+            .wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
 
     /// Has `call` called by the first observer that looks at `at` or later.
@@ -233,14 +222,14 @@ impl TerminationFuture {
     /// ```
     #[track_caller]
     pub fn wait(&self) -> TerminationReport {
-        refuse_on_loop("TerminationFuture::wait");
+        this_thread::refuse_on_loop("TerminationFuture::wait");
         let report = self
             .termination
             .wait(None)
             .expect("a wait without deadline ends with a report");
         // A thread-local destructor of a loop's thread must join neither itself nor a sibling that
         // does the same.
-        if context::is_leaving() {
+        if this_thread::is_leaving() {
             return report;
         }
         let threads = self.threads.lock().clone();
@@ -275,7 +264,7 @@ impl TerminationFuture {
     /// ```
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Option<TerminationReport> {
-        refuse_on_loop("TerminationFuture::wait_timeout");
+        this_thread::refuse_on_loop("TerminationFuture::wait_timeout");
         self.termination.wait(sync::now().checked_add(timeout))
     }
 }

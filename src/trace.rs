@@ -24,9 +24,9 @@ mod on {
     use tracing::{debug, debug_span, error, info, warn};
 
     use crate::error::RejectReason;
-    use crate::event_loop::shared::Shared;
-    use crate::panic::{TaskPanic, contain, discard};
+
     use crate::report::LoopReport;
+    use crate::unwind::{contain, discard};
 
     thread_local! {
         /// Where the task that is polled right now was spawned.
@@ -58,10 +58,10 @@ mod on {
         location.map(|location| tracing::field::display(location as &dyn Display))
     }
 
-    pub(crate) fn loop_started(shared: &Shared) -> LoopSpan {
+    pub(crate) fn loop_started(index: usize) -> LoopSpan {
         LoopSpan(tell(|| {
-            let span = debug_span!("event_loop", index = shared.index).entered();
-            info!(index = shared.index, "event loop started");
+            let span = debug_span!("event_loop", index).entered();
+            info!(index, "event loop started");
             span
         }))
     }
@@ -81,30 +81,35 @@ mod on {
     }
 
     /// A step on the way to the end of a loop.
-    pub(crate) fn shutdown(shared: &Shared, phase: &'static str) {
-        tell(|| debug!(index = shared.index, phase, "event loop shuts down"));
+    pub(crate) fn shutdown(index: usize, phase: &'static str) {
+        tell(|| debug!(index, phase, "event loop shuts down"));
     }
 
-    pub(crate) fn panicked(panic: &TaskPanic<'_>) {
+    pub(crate) fn panicked(
+        site: &dyn Display,
+        message: &str,
+        index: Option<usize>,
+        location: Option<&'static Location<'static>>,
+    ) {
         tell(|| {
             error!(
-                site = %panic.site(),
-                message = panic.message(),
-                index = panic.loop_index(),
-                spawned_at = place(panic.location()),
+                site = %site,
+                message,
+                index,
+                spawned_at = place(location),
                 "panic caught"
             );
         });
     }
 
     pub(crate) fn rejected(
-        shared: &Shared,
+        index: usize,
         reason: RejectReason,
         location: &'static Location<'static>,
     ) {
         tell(|| {
             warn!(
-                index = shared.index,
+                index,
                 reason = %reason,
                 spawned_at = place(Some(location)),
                 "task refused"
@@ -123,50 +128,50 @@ mod on {
     }
 
     /// Tells of a poll that took `time`, if the loop's limit says that this is long.
-    pub(crate) fn polled(shared: &Shared, time: Duration) {
+    pub(crate) fn polled(index: usize, slow: Option<Duration>, time: Duration) {
         let location = POLLED.take();
-        if shared.config.slow_poll.is_none_or(|slow| time < slow) {
+        if slow.is_none_or(|slow| time < slow) {
             return;
         }
         tell(|| {
-            warn!(
-                index = shared.index,
-                ?time,
-                spawned_at = place(location),
-                "slow poll"
-            );
+            warn!(index, ?time, spawned_at = place(location), "slow poll");
         });
     }
 }
 
 #[cfg(not(feature = "tracing"))]
 mod off {
+    use std::fmt::Display;
     use std::io;
     use std::panic::Location;
     use std::time::Duration;
 
     use crate::error::RejectReason;
-    use crate::event_loop::shared::Shared;
-    use crate::panic::TaskPanic;
     use crate::report::LoopReport;
 
     pub(crate) struct LoopSpan;
 
-    pub(crate) fn loop_started(_: &Shared) -> LoopSpan {
+    pub(crate) fn loop_started(_: usize) -> LoopSpan {
         LoopSpan
     }
 
     pub(crate) fn loop_ended(_: &LoopReport) {}
 
-    pub(crate) fn shutdown(_: &Shared, _: &'static str) {}
+    pub(crate) fn shutdown(_: usize, _: &'static str) {}
 
-    pub(crate) fn panicked(_: &TaskPanic<'_>) {}
+    pub(crate) fn panicked(
+        _: &dyn Display,
+        _: &str,
+        _: Option<usize>,
+        _: Option<&'static Location<'static>>,
+    ) {
+    }
 
-    pub(crate) fn rejected(_: &Shared, _: RejectReason, _: &'static Location<'static>) {}
+    pub(crate) fn rejected(_: usize, _: RejectReason, _: &'static Location<'static>) {}
 
     pub(crate) fn rebuilt(_: Option<&io::Error>) {}
 
     pub(crate) fn polling(_: &'static Location<'static>) {}
 
-    pub(crate) fn polled(_: &Shared, _: Duration) {}
+    pub(crate) fn polled(_: usize, _: Option<Duration>, _: Duration) {}
 }

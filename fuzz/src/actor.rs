@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::event_loop::EventLoop;
+use crate::event_loop::handle::EventLoop;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::task::join::JoinHandle;
 use crate::time::{Sleep, sleep};

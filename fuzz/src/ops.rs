@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::builder::Builder;
 use crate::error::{JoinError, RejectReason};
-use crate::event_loop::EventLoop;
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::scheduled::Scheduled;
 use crate::fuzzing::Bytes;
 use crate::fuzzing::actor::{Account, Act, Actor, Fate, GATES, Gates, Task};

@@ -12,10 +12,10 @@ use async_task::{Builder, FallibleTask};
 
 use crate::blocking::pool::Pool;
 use crate::event_loop::counters::End;
-use crate::event_loop::shared::Shared;
-use crate::panic::{PanicSite, contain, contain_drop, discard};
+use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
 use crate::task::harness::Outcome;
+use crate::unwind::{contain, contain_drop};
 
 /// A job that is ready to be run.
 pub(crate) type Runnable = async_task::Runnable<()>;
@@ -81,8 +81,7 @@ pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) ->
     match contain_drop(call) {
         Ok(()) => End::Cancelled,
         Err(payload) => {
-            Shared::report_panic_of(None, PanicSite::Destructor, &*payload, Some(location));
-            discard(payload);
+            PanicReporter::STDERR.report(PanicSite::Destructor, payload, Some(location));
             End::Panicked
         }
     }

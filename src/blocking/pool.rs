@@ -21,7 +21,6 @@ use crate::blocking::WhenFull;
 use crate::blocking::inner::{Inner, Look};
 use crate::blocking::job::{self, Runnable};
 use crate::error::{RejectReason, Rejected};
-use crate::event_loop::context;
 use crate::event_loop::counters::End;
 use crate::event_loop::state::{State, StateCell};
 use crate::event_loop::terms::Request;
@@ -29,6 +28,7 @@ use crate::report::{Cause, LoopReport};
 use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, ThreadSlot};
+use crate::this_thread;
 
 /// How long a thread stays without a job.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -209,7 +209,7 @@ impl Pool {
         let retired = inner.cause.is_none();
         let last = inner.is_over();
         drop(inner);
-        context::leave_thread();
+        this_thread::leave();
         if retired {
             // Nobody will join it: without this its stack would stay for the group's life.
             self.termination.disown(slot);

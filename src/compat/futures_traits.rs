@@ -7,9 +7,9 @@
 use futures::future::{FusedFuture, FutureObj, LocalFutureObj};
 use futures::task::{LocalSpawn, Spawn, SpawnError};
 
-use crate::current::try_spawn_local;
-use crate::event_loop::EventLoop;
-use crate::group::EventLoopGroup;
+use crate::event_loop::handle::EventLoop;
+use crate::group::handle::EventLoopGroup;
+use crate::spawn::try_spawn_local;
 use crate::task::join::JoinHandle;
 
 impl Spawn for EventLoopGroup {

@@ -39,8 +39,8 @@ use std::time::{Duration, Instant};
 use hyper::rt::{self, Read, ReadBufCursor, Write};
 
 use crate::compat::streams::{on_streams, poll_read_by_copy};
-use crate::event_loop::EventLoop;
-use crate::group::EventLoopGroup;
+use crate::event_loop::handle::EventLoop;
+use crate::group::handle::EventLoopGroup;
 use crate::time::{self, Sleep};
 
 /// Executes hyper's futures on the loop that it is called on; they need not be `Send`.

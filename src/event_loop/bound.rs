@@ -11,14 +11,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use crate::event_loop::EventLoop;
 use crate::event_loop::arena::{Key, Visit};
 use crate::event_loop::context;
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Notice;
-use crate::panic::{PanicSite, contain, contain_drop, discard};
+use crate::panic::PanicSite;
 use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
+use crate::unwind::{contain, contain_drop, discard};
 
 /// A handle to a value that lives on one loop and need not be `Send`; made by
 /// [`EventLoop::bind`](crate::EventLoop::bind).
@@ -64,6 +65,33 @@ enum Place {
 }
 
 type Init = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
+
+impl EventLoop {
+    /// Makes a value on this loop, where it lives and is dropped, and returns a handle to it.
+    ///
+    /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop in its turn, or, should
+    /// the queue be full now, with the first visit that is accepted. If the loop is shut down, every
+    /// visit is refused.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{cell::RefCell, rc::Rc};
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let list = group.next().bind(|| Rc::new(RefCell::new(vec![1]))); // made there, not sent
+    /// let sum = list.with(|list| {
+    ///     list.borrow_mut().push(2);
+    ///     list.borrow().iter().sum::<u32>()
+    /// });
+    /// assert_eq!(group.block_on(sum).unwrap(), 3);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn bind<T: 'static>(&self, init: impl FnOnce() -> T + Send + 'static) -> LoopBound<T> {
+        LoopBound::new(self.clone(), init)
+    }
+}
 
 impl<T: 'static> LoopBound<T> {
     #[track_caller]
@@ -186,21 +214,10 @@ impl Inner {
                 },
             }
         };
-        match contain(init) {
-            Ok(value) => {
-                let key = local.arena.borrow_mut().insert(value);
-                *self.place.lock() = Place::Made(key);
-                Some(key)
-            }
-            Err(payload) => {
-                *self.place.lock() = Place::Failed;
-                local
-                    .shared
-                    .report_panic(PanicSite::LoopBound, &*payload, None);
-                discard(payload);
-                None
-            }
-        }
+        let value = local.shared.panics.call(PanicSite::LoopBound, init);
+        let key = value.map(|value| local.arena.borrow_mut().insert(value));
+        *self.place.lock() = key.map_or(Place::Failed, Place::Made);
+        key
     }
 
     #[track_caller]

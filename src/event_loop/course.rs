@@ -61,7 +61,7 @@ impl Course {
 
     fn tell(&self) {
         let waiter = self.waiter.lock().take();
-        context::wake_foreign(waiter);
+        context::panics().wake_all(waiter);
     }
 
     pub(super) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {

@@ -217,11 +217,6 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
         self.delivered(&mut state, urgency)
     }
 
-    /// Has the loop take a turn.
-    pub(crate) fn nudge(&self) -> Ring {
-        self.open().nudge()
-    }
-
     /// Takes the lock, to look at the gate or to move it.
     pub(crate) fn open(&self) -> Desk<'_, T, N, G> {
         Desk {

@@ -1,35 +1,41 @@
-//! How a loop gets its thread.
+//! How a loop gets its thread, or ends without one.
 //!
-//! - The phases of a start, and who moves them, are in [`lifecycle`](super::lifecycle). A loop has its thread for good
-//!   once that has begun; a start that failed leaves it usable.
-//! - Outside of loops nothing is accepted before the thread has begun, so a start that fails loses nothing. Whoever
-//!   comes while a start is under way waits for its outcome; a factory that submits to the loop it is starting is
+//! - The phases of a start, and the functions that move them, are in [`lifecycle`](super::lifecycle). A loop has its
+//!   thread for good once the thread has begun; a start that failed leaves the loop usable.
+//! - Outside of loops nothing is accepted before the thread has begun, so a start that fails loses nothing. A submitter
+//!   that comes while a start is under way waits for its outcome; a factory that submits to the loop it is starting is
 //!   refused instead.
 //! - A loop that submits to a sibling never waits: while the sibling starts, its work is queued. If the start fails
 //!   after all, that work is cancelled.
+//! - A loop that was never used, and has no hooks, ends on the thread that asks for it. One with hooks gets a thread to
+//!   run them.
+//! - While a factory is called, or has promised a thread, a shutdown gives the thread its time: the timeout of the
+//!   shutdown, or [`GRACE`] for `shutdown_now`. After that the loop ends without the thread. (If a factory runs loops on
+//!   the thread that calls it, one loop of the group at most can run hooks at the end: it waits for the others.)
+//! - Hooks and submissions of other loops that are lost this way make the end a failure.
 //! - User code (factory, names) runs with no lock held.
-//! - A [`LoopThread`] owns the group's core: a group dropped while its thread starts is still there
-//!   when the thread looks.
 
-use std::fmt;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::error::RejectReason;
+use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
-use crate::event_loop::lifecycle::{self, Begin, Start};
-use crate::event_loop::run;
-use crate::event_loop::shared::{Mail, Shared};
-use crate::group::core::GroupCore;
-use crate::panic::{PanicSite, contain, contain_drop, discard};
-use crate::reactor::Driver;
+use crate::event_loop::ending::Ending;
+use crate::event_loop::hooks::Hook;
+use crate::event_loop::lifecycle::{self, Begin, Phase, Start};
+use crate::event_loop::shared::{LoopParts, Mail, Notice, Shared};
+use crate::event_loop::terms::Until;
+use crate::panic::PanicSite;
+use crate::report::Cause;
 use crate::sync::thread;
 use crate::sync::{self, Arc};
-use crate::termination::ThreadSlot;
+use crate::this_thread;
 
 /// How long a submission waits for a thread that a factory has promised.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long `shutdown_now` waits for a thread that is being started, to run the hooks.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// Makes sure that the loop has its thread, or, on the thread of a loop, that it will.
@@ -37,7 +43,7 @@ impl Shared {
         if lifecycle::is_seated(self.inbox.shown()) {
             return Ok(());
         }
-        let patience = if context::is_loop() {
+        let patience = if this_thread::is_loop() {
             Duration::ZERO
         } else {
             PATIENCE
@@ -47,18 +53,25 @@ impl Shared {
 
     /// Has the loop start, without waiting for a thread that a factory promises: whoever comes with
     /// it, or drops it, sees what was asked of the loop.
-    pub(crate) fn start_without_waiting(self: &Arc<Shared>) {
+    fn start_without_waiting(self: &Arc<Shared>) {
         let _ = self.launch(Duration::ZERO);
     }
 
-    /// Takes the loop for the calling thread, if it has none.
-    pub(crate) fn take_seat(&self) -> Option<Driver> {
-        self.inbox.open().edit(|life| life.take_seat())
+    /// Gives the loop to the calling thread, if it has none yet.
+    pub(crate) fn take_parts(self: &Arc<Shared>) -> Option<LoopParts> {
+        let group = self.parent.group()?;
+        let driver = self.inbox.open().edit(|life| life.take_seat())?;
+        let shared = Arc::clone(self);
+        Some(LoopParts {
+            shared,
+            group,
+            driver,
+        })
     }
 
     #[cold]
     fn launch(self: &Arc<Shared>, patience: Duration) -> Result<(), RejectReason> {
-        let Some(core) = self.core.upgrade() else {
+        let Some(group) = self.parent.group() else {
             // The group is gone, and with it every loop that never ran.
             return Err(RejectReason::ShutDown);
         };
@@ -79,7 +92,13 @@ impl Shared {
                 }
                 Begin::Yours(driver) => {
                     drop(desk);
-                    self.start(&core, driver)?;
+                    let group = Arc::clone(&group);
+                    let shared = Arc::clone(self);
+                    self.start(LoopParts {
+                        shared,
+                        group,
+                        driver,
+                    })?;
                     tried = true;
                     desk = self.inbox.open();
                     desk.edit(|life| life.await_start(this_thread));
@@ -99,31 +118,8 @@ impl Shared {
         }
     }
 
-    /// Has the thread started, by the system or by the user's factory.
-    fn start(
-        self: &Arc<Shared>,
-        core: &Arc<GroupCore>,
-        driver: Driver,
-    ) -> Result<(), RejectReason> {
-        let thread = LoopThread {
-            parts: Some(Parts {
-                shared: Arc::clone(self),
-                core: Arc::clone(core),
-                driver,
-            }),
-        };
-        let started = match &self.config.thread_factory {
-            None => self.start_by_the_system(core, thread),
-            Some(factory) => match contain(|| factory(thread)) {
-                Ok(started) => started,
-                Err(payload) => {
-                    self.report_panic(PanicSite::ThreadFactory, &*payload, None);
-                    discard(payload);
-                    Err(io::ErrorKind::Other.into())
-                }
-            },
-        };
-        started.map_err(|error| {
+    fn start(self: &Arc<Shared>, parts: LoopParts) -> Result<(), RejectReason> {
+        self.parent.start_thread(parts).map_err(|error| {
             let reason = RejectReason::ThreadStart(error.kind());
             let by = thread::current().id();
             let mut desk = self.inbox.open();
@@ -137,200 +133,12 @@ impl Shared {
         })
     }
 
-    fn start_by_the_system(&self, core: &Arc<GroupCore>, thread: LoopThread) -> io::Result<()> {
-        let mut builder = thread::Builder::new().name(thread.name().to_owned());
-        if let Some(bytes) = thread.stack_size() {
-            builder = builder.stack_size(bytes);
-        }
-        // The slot is adopted first and filled under its lock: who waits for the end of the loop finds the
-        // thread, however short its life.
-        let slot = ThreadSlot::default();
-        let mut filling = slot.lock();
-        core.end.termination.adopt(Arc::clone(&slot));
-        self.termination.adopt(Arc::clone(&slot));
-        let body = move || {
-            thread.run();
-            context::leave_thread();
-        };
-        match builder.spawn(body) {
-            Ok(handle) => {
-                *filling = Some(handle);
-                // The system has made the thread; it will get to `run`.
-                self.begun();
-                Ok(())
-            }
-            Err(error) => {
-                core.end.termination.disown(&slot);
-                self.termination.disown(&slot);
-                Err(error)
-            }
-        }
-    }
-
-    /// Notes that the loop has its thread; `false` if it has ended without.
-    fn begun(&self) -> bool {
-        let mut desk = self.inbox.open();
-        let begun = desk.edit(|life| life.begun());
-        desk.moved();
-        begun
-    }
-
-    /// Counts as cancelled what loops have submitted to a loop that gets no thread; with its inbox held.
-    pub(crate) fn cancel_mail(&self, mail: &Mail) {
-        let planted = mail.notices.iter().filter(|notice| notice.is_task());
-        let items = mail.main.len() + mail.tail.len() + mail.timed.len();
-        for _ in 0..items + planted.count() {
-            self.counters.begin();
-            self.counters.end(End::Cancelled);
-            self.cancel_admission();
-        }
-    }
-
-    /// Drops what was cancelled, with no lock held. None of it was ever polled, so it may be dropped anywhere.
-    pub(crate) fn drop_mail(self: &Arc<Shared>, mail: Mail) {
-        let timed = mail.timed.into_iter().map(|(_, runnable)| runnable);
-        for runnable in mail.main.into_iter().chain(mail.tail).chain(timed) {
-            context::drop_refused(self, runnable);
-        }
-        for notice in mail.notices {
-            if let Err(payload) = contain_drop(notice) {
-                self.report_panic(PanicSite::Destructor, &*payload, None);
-                discard(payload);
-            }
-        }
-    }
-}
-
-/// The work of a loop's thread, for a [`thread_factory`](crate::Builder::thread_factory) to run.
-///
-/// Calling [`run`](LoopThread::run) turns the calling thread into the loop until the loop ends.
-/// Dropping it unrun is a failed start: the submission that caused it is refused with
-/// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again.
-///
-/// # Examples
-///
-/// ```
-/// use loopgroup::EventLoopGroup;
-///
-/// let group = EventLoopGroup::builder()
-///     .loops(1)
-///     .thread_factory(|lt| {
-///         std::thread::Builder::new()
-///             .name(lt.name().to_owned())
-///             .spawn(move || lt.run())
-///             .map(drop)
-///     })
-///     .build()?;
-/// assert_eq!(group.block_on(group.spawn(async { 1 })).unwrap(), 1);
-/// # std::io::Result::Ok(())
-/// ```
-#[must_use = "a LoopThread that is dropped without run() is a failed start"]
-pub struct LoopThread {
-    /// `None` once it runs.
-    parts: Option<Parts>,
-}
-
-/// What the thread of a loop needs.
-pub(crate) struct Parts {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) core: Arc<GroupCore>,
-    pub(crate) driver: Driver,
-}
-
-impl LoopThread {
-    /// Returns the name that the builder chose for the thread.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::EventLoopGroup;
-    /// use std::thread;
-    ///
-    /// let group = EventLoopGroup::builder()
-    ///     .loops(1)
-    ///     .thread_name(|index| format!("api-{index}"))
-    ///     .thread_stack_size(128 * 1024)
-    ///     .thread_factory(|lt| {
-    ///         assert_eq!((lt.name(), lt.index()), ("api-0", 0));
-    ///         let thread = thread::Builder::new().name(lt.name().to_owned());
-    ///         let thread = match lt.stack_size() {
-    ///             Some(bytes) => thread.stack_size(bytes),
-    ///             None => thread,
-    ///         };
-    ///         thread.spawn(|| lt.run()).map(drop)
-    ///     })
-    ///     .build()?;
-    /// let name = group.spawn(async { thread::current().name().map(str::to_owned) });
-    /// assert_eq!(group.block_on(name).unwrap().unwrap(), "api-0");
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn name(&self) -> &str {
-        let parts = self.parts();
-        &parts.shared.config.thread_names[parts.shared.index]
-    }
-
-    /// Returns the loop's index in its group.
-    pub fn index(&self) -> usize {
-        self.parts().shared.index
-    }
-
-    /// Returns the stack size that the builder asked for, if it did.
-    pub fn stack_size(&self) -> Option<usize> {
-        self.parts().shared.config.thread_stack_size
-    }
-
-    /// Turns this thread into the loop, and returns when the loop has ended.
-    ///
-    /// On a thread that is a loop already, or whose thread-locals are being destroyed, this is a
-    /// failed start, as if it were dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::EventLoopGroup;
-    ///
-    /// let group = EventLoopGroup::builder()
-    ///     .loops(1)
-    ///     .thread_factory(|lt| {
-    ///         std::thread::Builder::new()
-    ///             .spawn(move || {
-    ///                 lt.run(); // the loop's whole life
-    ///                 println!("the loop has ended");
-    ///             })
-    ///             .map(drop)
-    ///     })
-    ///     .build()?;
-    /// group.start()?;
-    /// group.shutdown_now().wait();
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn run(mut self) {
-        if !context::may_be_loop() {
-            return;
-        }
-        if let Some(parts) = self.parts.take() {
-            if parts.shared.begun() {
-                run::run_loop(parts);
-            }
-        }
-    }
-
-    fn parts(&self) -> &Parts {
-        self.parts
-            .as_ref()
-            .expect("only run() takes the parts, and it takes the LoopThread too")
-    }
-}
-
-impl Drop for LoopThread {
-    fn drop(&mut self) {
-        let Some(parts) = self.parts.take() else {
-            return;
-        };
-        // The core outlives what is done here: its end may be this loop's.
-        let Parts {
+    /// Takes back the parts of a thread that was dropped before it ran: a failed start.
+    pub(crate) fn start_failed(parts: LoopParts) {
+        // The group outlives what is done here: this may be its last loop.
+        let LoopParts {
             shared,
-            core: _core,
+            group: _group,
             driver,
         } = parts;
         let mut desk = shared.inbox.open();
@@ -340,21 +148,163 @@ impl Drop for LoopThread {
         desk.moved();
         drop(desk);
         shared.drop_mail(mail);
-        // A `launch` that is inside the factory deals with its failure. If nobody is, a shutdown that was
-        // requested meanwhile counted on this thread.
+        // A `launch` that is inside the factory handles its failure. Otherwise, a shutdown that was requested
+        // meanwhile counted on this thread.
         if let Ok(Start::Awaited | Start::GivenUp) = failed {
             let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
             shared.end_after_failure(reason);
         }
     }
-}
 
-impl fmt::Debug for LoopThread {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopThread")
-            .field("name", &self.name())
-            .field("index", &self.index())
-            .field("stack_size", &self.stack_size())
-            .finish()
+    /// Notes that the loop has its thread; `false` if it has ended without.
+    pub(crate) fn begun(&self) -> bool {
+        let mut desk = self.inbox.open();
+        let begun = desk.edit(|life| life.begun());
+        desk.moved();
+        begun
+    }
+
+    /// Counts as cancelled what loops have submitted to a loop that gets no thread; with its inbox held.
+    fn cancel_mail(&self, mail: &Mail) {
+        let is_task = |notice: &&Notice| matches!(notice, Notice::Make(_));
+        let made_here = mail.notices.iter().filter(is_task).count();
+        for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + made_here {
+            self.counters.begin();
+            self.counters.end(End::Cancelled);
+            if let Some(bound) = &self.bound {
+                bound.release();
+            }
+        }
+    }
+
+    /// Drops what was cancelled, with no lock held. None of it was ever polled, so it may be dropped anywhere.
+    fn drop_mail(self: &Arc<Shared>, mail: Mail) {
+        let timed = mail.timed.into_iter().map(|(_, runnable)| runnable);
+        for runnable in mail.main.into_iter().chain(mail.tail).chain(timed) {
+            context::drop_refused(self, runnable);
+        }
+        for notice in mail.notices {
+            self.panics.drop(PanicSite::Destructor, None, notice);
+        }
+    }
+
+    /// Ends a loop that never had a thread; starts one only if there are hooks to run.
+    pub(super) fn end_unstarted(self: &Arc<Shared>) {
+        while !self.end_without_thread(None) {
+            let desk = self.inbox.open();
+            match desk.gate().phase() {
+                // A hook that was there a moment ago may have been taken back: then look again.
+                Phase::Free(_) if desk.gate().hooks.is_empty() => {}
+                Phase::Free(_) => {
+                    drop(desk);
+                    // Before the factory is called, which may take its time; a failure ends the loop as well.
+                    self.watch_start();
+                    self.start_without_waiting();
+                    return;
+                }
+                // Taken, or being started: the new thread, or its failure, sees the request.
+                _ => return,
+            }
+        }
+    }
+
+    /// Ends the loop after a start that failed, if its end was requested: nobody will try again.
+    fn end_after_failure(self: &Arc<Shared>, reason: RejectReason) {
+        let requested = self.inbox.open().gate().control.is_requested();
+        if requested && !self.end_without_thread(None) {
+            self.end_without_thread(Some(reason));
+        }
+    }
+
+    /// Sees to it that a loop whose thread was promised by a factory ends in time, whether the thread comes or not.
+    pub(super) fn watch_start(self: &Arc<Shared>) {
+        let terms = self.inbox.open().gate().terms();
+        let limit = match terms {
+            // What the system starts comes, or fails at once.
+            _ if !self.parent.may_wait_for_thread() => None,
+            Some(terms) if terms.until == Until::Now => sync::now().checked_add(GRACE),
+            // By the system's clock, as the threads that this waits for.
+            Some(terms) => terms.deadline.and_then(|deadline| {
+                let left = deadline.saturating_duration_since(self.config.clock.now());
+                sync::now().checked_add(left)
+            }),
+            None => None,
+        };
+        let Some(limit) = limit else {
+            return;
+        };
+        let this = Arc::clone(self);
+        let watch = thread::Builder::new().name(format!("loop-{}-start", self.index));
+        let watching = watch.spawn(move || {
+            this.await_begin(limit);
+            let late = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
+            this.end_without_thread(Some(late));
+        });
+        if let Err(error) = watching {
+            // With no thread to be had, nobody can wait for the other one.
+            self.end_without_thread(Some(RejectReason::ThreadStart(error.kind())));
+        }
+    }
+
+    /// Waits until the start that is under way has an outcome, or for `limit`.
+    fn await_begin(&self, limit: Instant) {
+        let mut desk = self.inbox.open();
+        while let Phase::Free(_) | Phase::Starting(_) = desk.gate().phase() {
+            let left = limit.saturating_duration_since(sync::now());
+            if left.is_zero() {
+                return;
+            }
+            desk = desk.wait_moved(left);
+        }
+    }
+
+    /// Ends the loop here if it is free and has no hooks, or if it fails to get a thread.
+    fn end_without_thread(self: &Arc<Shared>, failure: Option<RejectReason>) -> bool {
+        let mut desk = self.inbox.open();
+        let unused = match desk.gate().phase() {
+            Phase::Free(_) => failure.is_some() || desk.gate().hooks.is_empty(),
+            Phase::Starting(_) => failure.is_some(),
+            _ => false,
+        };
+        if !unused {
+            return false;
+        }
+        let driver = desk.edit(|life| life.seal_unstarted());
+        let (hooks, terms, start_error) =
+            desk.edit(|life| (life.hooks.take(), life.terms(), life.start_error));
+        let mail = desk.take();
+        self.cancel_mail(&mail);
+        desk.moved();
+        drop(desk);
+        drop(driver);
+        self.panics.wake_all(self.port.close());
+        // Hooks that cannot run are lost, and so is what loops have submitted: that is a failure.
+        let lost = !hooks.is_empty() || !mail.is_empty();
+        for hook in hooks {
+            self.drop_hook(hook);
+        }
+        self.drop_mail(mail);
+        let cause = match terms.map(|terms| terms.until) {
+            _ if lost => Cause::Failed,
+            Some(Until::Drained(_)) => Cause::Drained,
+            Some(Until::Now) => Cause::Now,
+            _ => Cause::Idle,
+        };
+        let error = failure.or(start_error);
+        let ending = Ending {
+            started: false,
+            cause,
+            error: error.map(|reason| Rejected::new((), reason).into()),
+            terms,
+        };
+        self.terminate(ending);
+        true
+    }
+
+    /// Drops a hook that will not run.
+    pub(crate) fn drop_hook(&self, hook: Hook) {
+        let Hook { call, location } = hook;
+        self.panics
+            .drop(PanicSite::ShutdownHook, Some(location), call);
     }
 }

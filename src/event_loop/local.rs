@@ -4,6 +4,7 @@
 //! - A field is borrowed for one push, pop or swap; no borrow is alive while user code runs (poll,
 //!   wake, drop, hook, closure).
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -12,12 +13,10 @@ use crate::event_loop::arena::{Arena, Key};
 use crate::event_loop::budget;
 use crate::event_loop::counters::End;
 use crate::event_loop::inbox::{Lane, ROOM};
-use crate::event_loop::shared::{Mail, Notice, Shared};
-use crate::group::core::GroupCore;
-use crate::panic::{PanicSite, contain, contain_drop, discard};
+use crate::event_loop::live::{Live, LiveKey};
+use crate::event_loop::shared::{Mail, Notice, Runnable, Shared};
+use crate::panic::PanicSite;
 use crate::sync::{self, Arc};
-use crate::task::Runnable;
-use crate::task::live::{Live, LiveKey};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
 use crate::trace;
@@ -25,8 +24,8 @@ use crate::trace;
 /// The loop thread's half.
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
-    /// The group, kept alive by its loop threads; `loopgroup::spawn` finds its siblings here.
-    pub(crate) core: Arc<GroupCore>,
+    /// The group, which its loop threads keep alive.
+    pub(crate) group: Arc<dyn Any + Send + Sync>,
     /// Tasks to run.
     run: RefCell<VecDeque<Runnable>>,
     /// Tasks woken by readiness, and not run yet.
@@ -80,12 +79,15 @@ enum Waking {
 }
 
 impl Local {
-    pub(crate) fn new(shared: Arc<Shared>, core: Arc<GroupCore>) -> Local {
+    pub(crate) fn new(shared: Arc<Shared>, group: Arc<dyn Any + Send + Sync>) -> Local {
         let measure_time = shared.config.measure_time;
         Local {
-            timers: Timers::new(HomeId::of_loop(&shared), shared.config.clock.clone()),
+            timers: Timers::new(
+                HomeId::register(Arc::<Shared>::downgrade(&shared)),
+                shared.config.clock.clone(),
+            ),
             shared,
-            core,
+            group,
             run: RefCell::default(),
             io: RefCell::default(),
             timed: RefCell::default(),
@@ -138,11 +140,6 @@ impl Local {
         self.run.borrow_mut().push_back(runnable);
     }
 
-    /// Queues a task that was counted before it was made.
-    pub(crate) fn plant(&self, runnable: Runnable) {
-        self.run.borrow_mut().push_back(runnable);
-    }
-
     /// Takes the mail in: items to their queues, messages done at once.
     pub(crate) fn collect(&self, mail: &mut Mail) {
         if !self.shared.inbox.drain(mail) {
@@ -156,7 +153,11 @@ impl Local {
         self.tail.borrow_mut().extend(mail.tail.drain(..));
         for notice in mail.notices.drain(..) {
             match notice {
-                Notice::Plant(plant) => plant(self),
+                Notice::Make(make) => {
+                    // Counted when the message was accepted.
+                    let runnable = make(&self.shared);
+                    self.run.borrow_mut().push_back(runnable);
+                }
                 Notice::Unbind(key) => self.unbind(key),
                 Notice::Timer(key, away) => self.remove_timer(key, away),
             }
@@ -187,14 +188,10 @@ impl Local {
     /// Removes a timer that was dropped or reset elsewhere.
     fn remove_timer(&self, key: queue::Key, away: Away) {
         let waker = self.timers.cancel(key);
-        // A foreign waker.
-        let done = contain(|| match away {
-            Away::Dropped => drop(waker),
-            Away::Reset => waker.map_or((), Waker::wake),
-        });
-        if let Err(payload) = done {
-            self.shared.report_panic(PanicSite::Waker, &*payload, None);
-            discard(payload);
+        let panics = &self.shared.panics;
+        match away {
+            Away::Dropped => panics.drop(PanicSite::Waker, None, waker),
+            Away::Reset => panics.wake_all(waker),
         }
     }
 
@@ -208,7 +205,7 @@ impl Local {
     fn wake_all(&self, why: Waking, woken: &mut Vec<Waker>) {
         // Inside of another one it may be: a task that is dropped passes its turn at a socket on.
         let outer = self.waking.replace(why);
-        self.shared.wake_all(woken.drain(..));
+        self.shared.panics.wake_all(woken.drain(..));
         self.waking.set(outer);
     }
 
@@ -250,11 +247,7 @@ impl Local {
     /// Drops a loop-bound value whose last handle is gone.
     fn unbind(&self, key: Key) {
         let value = self.arena.borrow_mut().remove(key);
-        if let Err(payload) = contain_drop(value) {
-            self.shared
-                .report_panic(PanicSite::LoopBound, &*payload, None);
-            discard(payload);
-        }
+        self.shared.panics.drop(PanicSite::LoopBound, None, value);
     }
 
     pub(crate) fn next_task(&self) -> Option<Runnable> {
@@ -333,7 +326,8 @@ impl Local {
         runnable.run();
         let time = start.elapsed();
         self.shared.gauges.polled(time);
-        trace::polled(&self.shared, time);
+        let config = &self.shared.config;
+        trace::polled(self.shared.index, config.slow_poll, time);
     }
 
     pub(crate) fn polls(&self) -> u64 {

@@ -6,17 +6,17 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::event_loop::launch::Parts;
 use crate::event_loop::run::drive;
-use crate::event_loop::shared::Shared;
+use crate::event_loop::shared::{LoopParts, Shared};
 use crate::event_loop::terms::Request;
 use crate::event_loop::{budget, context};
-use crate::panic::{PanicSite, Payload, contain, contain_drop, discard};
+use crate::panic::PanicSite;
 use crate::report::Cause;
 use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::this_thread;
+use crate::unwind::{Payload, contain};
 
 /// What became of the future given to [`run_main`].
 pub(crate) enum Main<T> {
@@ -27,7 +27,7 @@ pub(crate) enum Main<T> {
 }
 
 /// Makes the calling thread the loop until `future` is done.
-pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
+pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output> {
     let mut outcome = Main::Ended(None);
     let shared = Arc::clone(&parts.shared);
     drive(parts, |runner| {
@@ -39,9 +39,9 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
                 budget::renew();
-                context::note_own_waker(&waker);
+                this_thread::note_own_waker(&waker);
                 let polled = contain(|| future.as_mut().poll(&mut cx));
-                context::forget_own_waker();
+                this_thread::forget_own_waker();
                 match polled {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {
@@ -63,7 +63,8 @@ pub(crate) fn run_main<F: Future>(parts: Parts, future: F) -> Main<F::Output> {
                 }
             }
         };
-        drop_main(&shared, future);
+        let site = PanicSite::Destructor;
+        shared.panics.drop(site, None, future);
         shared.request(Request::Now);
         ending
     });
@@ -77,15 +78,8 @@ fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
     waker_fn::waker_fn(move || {
         let first = !woken.swap(true, Ordering::Release);
         // At home the flag is looked at before the loop sleeps.
-        if first && context::with_home(&shared, |_| ()).is_none() {
+        if first && !context::is_home(&shared) {
             shared.nudge();
         }
     })
-}
-
-fn drop_main<F>(shared: &Shared, future: Pin<Box<F>>) {
-    if let Err(payload) = contain_drop(future) {
-        shared.report_panic(PanicSite::Destructor, &*payload, None);
-        discard(payload);
-    }
 }

@@ -12,6 +12,8 @@
 
 use std::time::{Duration, Instant};
 
+/// Time of a turn without I/O, at most.
+pub(crate) const SLICE: Duration = Duration::from_millis(1);
 /// Tasks between two looks at the clock, at most.
 pub(crate) const BATCH: u32 = 64;
 /// Tasks after the first look of a turn, which cannot tell how long those before took.

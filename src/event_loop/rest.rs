@@ -8,10 +8,10 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::config::WaitStrategy;
 use crate::event_loop::inbox::ROOM;
 use crate::event_loop::run::Runner;
 use crate::reactor::Until;
-use crate::settings::WaitStrategy;
 use crate::sync;
 
 impl Runner {

@@ -30,38 +30,38 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::clock::earlier;
+use crate::config::CloseChannels;
 use crate::event_loop::context::{self, LoopGuard};
+use crate::event_loop::ending::Ending;
 use crate::event_loop::inbox::Batch;
-use crate::event_loop::launch::Parts;
 use crate::event_loop::lifecycle;
 use crate::event_loop::local::{Kind, Local};
-use crate::event_loop::pace::{BATCH, Pace};
-use crate::event_loop::shared::Mail;
-use crate::event_loop::shutdown::{self, Ending, Outlook, ShuttingDown};
-use crate::panic::{PanicSite, contain, contain_drop, discard, message};
+use crate::event_loop::pace::{BATCH, Pace, SLICE};
+use crate::event_loop::shared::{LoopParts, Mail};
+use crate::event_loop::shutdown::{self, Outlook, ShuttingDown};
+use crate::panic::PanicSite;
 use crate::reactor::{Driver, Until};
 use crate::report::Cause;
-use crate::settings::CloseChannels;
 use crate::sync::Arc;
+use crate::this_thread;
 use crate::trace;
+use crate::unwind::{contain, contain_drop, discard, message};
 
 /// Tasks of a turn without I/O, at most.
 const SLICE_TASKS: u32 = 1024;
-/// Time of a turn without I/O, at most.
-pub(super) const SLICE: Duration = Duration::from_millis(1);
 /// Time of a turn with I/O, at most, whatever that took.
 const LONGEST_SLICE: Duration = Duration::from_millis(10);
 /// Timers that fire at a time, at most.
 const TIMERS: usize = 1024;
 
 /// Makes the calling thread the loop until its shutdown.
-pub(crate) fn run_loop(parts: Parts) {
+pub(crate) fn run_loop(parts: LoopParts) {
     let shared = Arc::clone(&parts.shared);
-    let place = shared.config.place.as_ref();
-    // Before anything of the loop's own is made: it belongs near the core it is for.
-    let placed = place.map_or(Ok(()), |place| place(shared.index));
+    let pin = shared.config.pin_thread.as_ref();
+    // Before anything of the loop's own is allocated: memory belongs near the core that uses it.
+    let pinned = pin.map_or(Ok(()), |pin| pin(shared.index));
     drive(parts, |runner| {
-        if let Err(error) = placed {
+        if let Err(error) = pinned {
             return (Cause::Failed, Some(error));
         }
         loop {
@@ -75,11 +75,15 @@ pub(crate) fn run_loop(parts: Parts) {
 }
 
 /// Sets a loop up, lets `body` drive it, and takes it down again, whatever `body` does.
-pub(super) fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>)) {
+pub(super) fn drive(
+    parts: LoopParts,
+    body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>),
+) {
     let mut runner = Runner::new(parts);
     let entered = context::enter_loop(&runner.local).expect("the caller has looked");
-    let _span = trace::loop_started(&runner.local.shared);
-    let guard = start_hook(&runner.local);
+    let _span = trace::loop_started(runner.local.shared.index);
+    let shared = &runner.local.shared;
+    let guard = shared.parent.thread_started(shared);
     let (cause, error) = match contain(|| body(&mut runner)) {
         Ok(ending) => ending,
         Err(payload) => {
@@ -89,22 +93,6 @@ pub(super) fn drive(parts: Parts, body: impl FnOnce(&mut Runner) -> (Cause, Opti
         }
     };
     runner.end(cause, error, guard, entered);
-}
-
-/// Calls the user's hook for a new loop thread; a panic leaves the loop without a guard.
-fn start_hook(local: &Local) -> Option<Box<dyn Any>> {
-    let hook = local.shared.config.on_thread_start.as_ref()?;
-    let this = &local.core.loops[local.shared.index];
-    match contain(|| hook(this)) {
-        Ok(guard) => Some(guard),
-        Err(payload) => {
-            local
-                .shared
-                .report_panic(PanicSite::ThreadHook, &*payload, None);
-            discard(payload);
-            None
-        }
-    }
 }
 
 /// A loop at work; loop thread only.
@@ -139,9 +127,9 @@ pub(crate) enum Next {
 }
 
 impl Runner {
-    pub(crate) fn new(parts: Parts) -> Runner {
+    pub(crate) fn new(parts: LoopParts) -> Runner {
         Runner {
-            local: Rc::new(Local::new(parts.shared, parts.core)),
+            local: Rc::new(Local::new(parts.shared, parts.group)),
             driver: parts.driver,
             mail: Batch::new(),
             due: Vec::new(),
@@ -372,7 +360,7 @@ impl Runner {
         let local = Rc::clone(&self.local);
         let now = now.unwrap_or_else(|| self.now());
         if let Course::Working = self.course {
-            trace::shutdown(&local.shared, "shutting down");
+            trace::shutdown(local.shared.index, "shutting down");
             local.wake_scheduled();
             if local.shared.config.close_channels == CloseChannels::Immediately {
                 local.close_channels();
@@ -400,24 +388,21 @@ impl Runner {
             mut mail,
             ..
         } = self;
-        let _ending = context::end_loop(local.shared.index);
+        let _ending = this_thread::end_loop(local.shared.index);
         let cause = shutdown::take_down(&local, &mut driver, &mut mail, cause);
         let shared = Arc::clone(&local.shared);
-        if let Err(payload) = contain_drop(guard) {
-            shared.report_panic(PanicSite::ThreadHook, &*payload, None);
-            discard(payload);
-        }
+        shared.panics.drop(PanicSite::ThreadHook, None, guard);
         drop(entered);
         // Timers that were armed here and carried away: nobody fires them any more, so whoever waits for
         // one is told to look again, and arms it where it is now. Not here: this thread is no loop by now.
-        local.timers.home().leave();
-        shared.wake_all(local.timers.clear());
+        local.timers.home().deregister();
+        shared.panics.wake_all(local.timers.clear());
         // The last reference to the group may go here, and with it the user's closures.
         if let Err(payload) = contain_drop(local) {
             discard(payload);
         }
         drop(driver);
-        shared.wake_all(shared.port.close());
+        shared.panics.wake_all(shared.port.close());
         let terms = shared.inbox.open().gate().terms();
         shared.terminate(Ending {
             started: true,

@@ -18,14 +18,15 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::JoinError;
-use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::course::{Course, Rule};
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::Shared;
 use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
+use crate::time::here::now;
 use crate::time::sleep::Sleep;
 use crate::time::timers::Kind;
 
@@ -397,7 +398,7 @@ impl<F: FnMut()> Future for Periodic<F> {
         let due = self.timer.sleep.deadline();
         let next = match self.rhythm {
             Rhythm::Rate(period) => due.and_then(|due| due.checked_add(period)),
-            Rhythm::Delay(delay) => crate::time::now().checked_add(delay),
+            Rhythm::Delay(delay) => now().checked_add(delay),
         };
         self.timer.sleep.reset_to(next);
         if self.timer.give_up_if_closing(cx) {

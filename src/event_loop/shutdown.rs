@@ -18,9 +18,8 @@
 //! - `take_down` runs on every way out, also when the loop fails or its body unwinds. It waits for live
 //!   tasks, not merely for an empty queue: a foreign thread may be between async-task's state change
 //!   and our push.
-//! - A loop that has no thread is ended by whoever asks for it: see [`unstarted`](super::unstarted).
+//! - A loop that has no thread ends on the thread that asks for it: see [`launch`](super::launch).
 
-use std::io;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -29,12 +28,12 @@ use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::Asked;
 use crate::event_loop::local::Local;
-use crate::event_loop::run::SLICE;
+use crate::event_loop::pace::SLICE;
 use crate::event_loop::shared::{Desk, Mail, Shared};
 use crate::event_loop::terms::{Request, Scope, Terms, Until};
-use crate::panic::{PanicSite, contain, contain_drop, discard};
+use crate::panic::PanicSite;
 use crate::reactor::Driver;
-use crate::report::{Cause, LoopReport};
+use crate::report::Cause;
 use crate::sync::{Arc, thread};
 use crate::trace;
 
@@ -42,7 +41,7 @@ impl Shared {
     /// Asks this loop alone to end.
     pub(crate) fn request(self: &Arc<Shared>, request: Request) {
         let now = self.config.clock.now();
-        self.end.note_leaving();
+        self.parent.note_leaving();
         let (asked, ring) = Shared::ask(&mut self.inbox.open(), request, now);
         // The loop hears of it first: whoever waits for the request is foreign code, and may take its time.
         self.answer(ring);
@@ -61,7 +60,7 @@ impl Shared {
 
     /// Does what a request leaves to be done, with no lock held.
     pub(crate) fn follow(self: &Arc<Shared>, asked: Asked) {
-        trace::shutdown(self, "requested");
+        trace::shutdown(self.index, "requested");
         match asked {
             Asked::Unused | Asked::Unstarted => self.end_unstarted(),
             Asked::Starting => self.watch_start(),
@@ -69,42 +68,6 @@ impl Shared {
         }
         self.announce_shutdown();
     }
-
-    /// Makes the report, and notes the end of this loop with itself and with its group: the very last thing.
-    pub(crate) fn terminate(&self, end: Ending) {
-        let figures = self.counters.figures(self.inbox.accepted());
-        debug_assert_eq!(
-            figures.accepted,
-            figures.completed + figures.panicked + figures.cancelled,
-            "every accepted task has ended"
-        );
-        let now = self.config.clock.now();
-        let report = LoopReport {
-            index: self.index,
-            started: end.started,
-            cause: end.cause,
-            error: end.error.map(Arc::new),
-            requested_at: end.terms.map_or(now, |terms| terms.requested_at),
-            ended_at: now,
-            figures,
-            rejected: Arc::clone(&self.counters.rejected),
-        };
-        self.inbox.open().edit(|life| life.end());
-        self.announce_shutdown();
-        trace::loop_ended(&report);
-        // The siblings hear of it first: whoever awaits the end is foreign code, and may take its time.
-        self.end.ended(self.index);
-        self.termination.child_done(0, report.clone());
-        self.end.termination.child_done(self.index, report);
-    }
-}
-
-/// How a loop ended.
-pub(crate) struct Ending {
-    pub(crate) started: bool,
-    pub(crate) cause: Cause,
-    pub(crate) error: Option<io::Error>,
-    pub(crate) terms: Option<Terms>,
 }
 
 /// What a turn of a loop that shuts down comes to.
@@ -161,7 +124,7 @@ impl ShuttingDown {
     /// Tells the group that this loop is about to take something in, if it rests.
     pub(crate) fn stir(&mut self, shared: &Shared) {
         if std::mem::take(&mut self.resting) {
-            shared.end.stirs(shared.index);
+            shared.parent.stirs(shared.index);
         }
     }
 
@@ -224,7 +187,7 @@ impl ShuttingDown {
             Until::Quiet(_) if shared.is_unreachable() => Cause::Idle,
             Until::Quiet(_) | Until::Drained(Scope::Group) | Until::Now => {
                 if !std::mem::replace(&mut self.resting, true) {
-                    shared.end.rests(shared.index);
+                    shared.parent.rests(shared.index);
                 }
                 return shared.inbox.open().gate().decided();
             }
@@ -236,7 +199,7 @@ impl ShuttingDown {
 /// Closes the gate at the deadline: of all loops, if they drain together.
 fn time_out(shared: &Shared, terms: &Terms) -> Cause {
     if terms.until == Until::Drained(Scope::Group) {
-        shared.end.time_out();
+        shared.parent.time_out();
     }
     shared.close(Cause::Timeout)
 }
@@ -254,7 +217,7 @@ impl Shared {
 
     /// Closes the gate, and returns the cause: that of whoever closed it first.
     fn close(&self, cause: Cause) -> Cause {
-        self.end.note_leaving();
+        self.parent.note_leaving();
         let mut desk = self.inbox.open();
         desk.edit(|life| {
             life.close(cause);
@@ -283,13 +246,9 @@ fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
 fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     let next = || local.shared.inbox.open().edit(|life| life.hooks.pop(fence));
     while let Some(Hook { call, location }) = next() {
-        let result = contain(call);
-        local.shared.counters.hook_run(result.is_err());
-        if let Err(payload) = result {
-            let site = PanicSite::ShutdownHook;
-            local.shared.report_panic(site, &*payload, Some(location));
-            discard(payload);
-        }
+        let site = PanicSite::ShutdownHook;
+        let returned = local.shared.panics.call_from(site, Some(location), call);
+        local.shared.counters.hook_run(returned.is_none());
         if is_over() {
             local.shared.inbox.open().edit(|life| life.hooks.rest());
             return true;
@@ -307,7 +266,7 @@ pub(crate) fn take_down(
 ) -> Cause {
     let shared = &local.shared;
     // It may rest as far as the group knows, and hooks and tasks of it run once more.
-    shared.end.stirs(shared.index);
+    shared.parent.stirs(shared.index);
     let decided = shared.close(cause);
     // A loop that fails has failed, whatever was asked of it.
     let cause = if cause == Cause::Failed {
@@ -316,9 +275,9 @@ pub(crate) fn take_down(
         decided
     };
     shared.announce_shutdown();
-    trace::shutdown(shared, "hooks");
+    trace::shutdown(shared.index, "hooks");
     run_hooks(local, HookId::END, || false);
-    trace::shutdown(shared, "channels");
+    trace::shutdown(shared.index, "channels");
     // Channels close while tasks can still run: whoever waits for one hears of it, once.
     local.close_channels();
     local.run_io_once();
@@ -331,15 +290,12 @@ pub(crate) fn take_down(
             local.run_one(runnable);
         }
     }
-    trace::shutdown(shared, "tasks");
+    trace::shutdown(shared.index, "tasks");
     cancel_all(local, driver, mail);
     local.publish();
     let values = local.arena.borrow_mut().take_all();
     for value in values {
-        if let Err(payload) = contain_drop(value) {
-            shared.report_panic(PanicSite::LoopBound, &*payload, None);
-            discard(payload);
-        }
+        shared.panics.drop(PanicSite::LoopBound, None, value);
     }
     cause
 }

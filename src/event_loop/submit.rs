@@ -1,22 +1,25 @@
 //! How work comes to a loop.
 //!
-//! Every submission goes the same way: admit (thread, bound), then push (gate, queue). `spawn` builds its
-//! task between the two, outside the lock, and refuses through the handle; `try_spawn` and the closures are
-//! built in the critical section that accepts them, because async-task does not give a future back.
+//! Every submission ends in [`enqueue`](super::enqueue). `spawn` builds its task first, outside the lock, and a refusal shows
+//! in the handle; `try_spawn` and the closures are built in the critical section that accepts them, because async-task
+//! does not give a future back.
 
 use std::future::Future;
 use std::panic::Location;
 
 use crate::error::{RejectReason, Rejected};
-use crate::event_loop::EventLoop;
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
-use crate::panic::{PanicSite, contain, discard};
+use crate::event_loop::shared::Shared;
+use crate::panic::PanicSite;
+use crate::sync::Arc;
 use crate::task;
+use crate::task::closure::Closure;
 use crate::task::join::JoinHandle;
-use crate::task::once::Once;
-use crate::task::resident::Resident;
+use crate::task::lazy::Lazy;
+use crate::task::stand_in::StandIn;
 
 impl EventLoop {
     /// Spawns a future on this loop.
@@ -56,18 +59,18 @@ impl EventLoop {
     {
         let location = Location::caller();
         // What waits unseen still takes a place below the bound: it is not to wait there for long.
-        let urgency = match &self.shared.bound {
+        let urgency = match &self.shared().bound {
             Some(_) => Urgency::Now,
             None => urgency,
         };
-        if let Err(reason) = self.shared.admit() {
-            self.shared.drop_refused(future, location);
-            return self.refuse(reason, location);
-        }
-        let (runnable, task) = task::new_send(&self.shared, future, location);
-        match self.shared.push(runnable, lane, urgency) {
+        let shared = self.shared();
+        let (runnable, task) = task::new_send(shared, future, location);
+        match shared.enqueue_made(runnable, lane, urgency) {
             Ok(()) => JoinHandle::of_task(task),
-            Err(reason) => self.refuse(reason, location),
+            Err(reason) => {
+                shared.note_refusal(reason, location);
+                JoinHandle::refused(reason)
+            }
         }
     }
 
@@ -99,7 +102,7 @@ impl EventLoop {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn(Resident::<I, F>::new(init))
+        self.spawn(StandIn::<I, F>::new(init))
     }
 
     /// As [`spawn_with`](EventLoop::spawn_with), or hands `init` back.
@@ -126,7 +129,7 @@ impl EventLoop {
         F::Output: Send + 'static,
     {
         let location = Location::caller();
-        self.try_submit(init, Resident::new, Lane::Main, Urgency::Now, location)
+        self.try_submit(init, StandIn::new, Lane::Main, Urgency::Now, location)
     }
 
     /// Spawns a future on this loop, or hands it back.
@@ -205,7 +208,7 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.try_submit(call, Once::new, Lane::Main, Urgency::Now, location)
+        self.try_submit(call, Closure::new, Lane::Main, Urgency::Now, location)
             .map(drop)
     }
 
@@ -227,7 +230,7 @@ impl EventLoop {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        self.spawn(Once::new(call))
+        self.spawn(Closure::new(call))
     }
 
     /// Runs a closure at once if this thread is the loop, else as [`execute`](EventLoop::execute).
@@ -261,38 +264,26 @@ impl EventLoop {
         F: FnOnce() + Send + 'static,
     {
         let location = Location::caller();
-        if !context::is_home(&self.shared) {
+        let shared = self.shared();
+        if !context::is_home(shared) {
             return self.execute_at(call, location);
         }
-        self.run_here(call, |call| call(), location)
-    }
-
-    /// Does something with a value at once, on this loop, whose thread this is; hands it back if the loop takes
-    /// no more.
-    fn run_here<V>(
-        &self,
-        value: V,
-        call: impl FnOnce(V),
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<V>> {
-        let open = context::with_home(&self.shared, |local| local.shared.is_open());
-        let counters = &self.shared.counters;
-        if open != Some(true) {
+        if !shared.is_open() {
             let reason = RejectReason::ShutDown;
-            self.shared.note_refusal(reason, location);
-            return Err(Rejected::new(value, reason));
+            shared.note_refusal(reason, location);
+            return Err(Rejected::new(call, reason));
         }
+        let counters = &shared.counters;
         counters.accept_at_home();
         counters.begin();
-        match contain(|| call(value)) {
-            Ok(()) => counters.end(End::Completed),
-            Err(payload) => {
-                counters.end(End::Panicked);
-                let site = PanicSite::Task;
-                self.shared.report_panic(site, &*payload, Some(location));
-                discard(payload);
-            }
-        }
+        let mut end = End::Panicked;
+        shared
+            .panics
+            .call_from(PanicSite::Task, Some(location), || {
+                call();
+                end = End::Completed;
+            });
+        counters.end(end);
         Ok(())
     }
 
@@ -322,7 +313,7 @@ impl EventLoop {
         F: FnOnce() + Send + 'static,
     {
         let location = Location::caller();
-        self.try_submit(call, Once::new, Lane::Main, Urgency::Lazy, location)
+        self.try_submit(call, Closure::new, Lane::Main, Urgency::Lazy, location)
             .map(drop)
     }
 
@@ -354,7 +345,7 @@ impl EventLoop {
         F: FnOnce() + Send + 'static,
     {
         let location = Location::caller();
-        self.try_submit(call, Once::new, Lane::Tail, Urgency::Now, location)
+        self.try_submit(call, Closure::new, Lane::Tail, Urgency::Now, location)
             .map(drop)
     }
 
@@ -372,7 +363,7 @@ impl EventLoop {
         F::Output: Send + 'static,
     {
         self.offer(value, wrap, lane, urgency, location)
-            .inspect_err(|rejected| self.shared.note_refusal(rejected.reason(), location))
+            .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
     }
 
     /// As [`EventLoop::try_submit`], but a refusal is not in the books: somebody else may take it.
@@ -388,18 +379,15 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        if let Err(reason) = self.shared.admit() {
-            return Err(Rejected::new(value, reason));
-        }
         let mut value = Some(value);
         let mut handle = None;
         let make = || {
             let future = wrap(value.take().expect("the value is wrapped once"));
-            let (runnable, task) = task::new_send(&self.shared, future, location);
+            let (runnable, task) = task::new_send(self.shared(), future, location);
             handle = Some(JoinHandle::of_task(task));
             runnable
         };
-        match self.shared.push_with(lane, urgency, make) {
+        match self.shared().enqueue(lane, urgency, make) {
             Ok(()) => Ok(handle.expect("an accepted task was made")),
             Err(reason) => {
                 let value = value.expect("a refused value was not wrapped");
@@ -408,12 +396,31 @@ impl EventLoop {
         }
     }
 
-    fn refuse<T>(
+    /// Makes a future on this loop, in the first poll of its task, and runs it there, detached.
+    ///
+    /// The task is a plain local one, smaller than that of `spawn_with`. A refusal is not counted: another loop may take
+    /// the closure.
+    pub(crate) fn offer_local<I, F>(
         &self,
-        reason: RejectReason,
+        init: I,
         location: &'static Location<'static>,
-    ) -> JoinHandle<T> {
-        self.shared.note_refusal(reason, location);
-        JoinHandle::refused(reason)
+    ) -> Result<(), Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let mut init = Some(init);
+        let queued = self.shared().enqueue_local(|| {
+            let init = init.take().expect("the closure is sent once");
+            move |home: &Arc<Shared>| {
+                let (runnable, task) = task::new_local(home, Lazy::new(init), location);
+                task.detach();
+                runnable
+            }
+        });
+        queued.map_err(|reason| {
+            let init = init.take().expect("a refused closure was not sent");
+            Rejected::new(init, reason)
+        })
     }
 }

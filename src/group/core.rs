@@ -8,11 +8,12 @@ use std::time::Duration;
 use crate::chooser::{Chooser, GroupView, RoundRobin};
 use crate::clock::Clock;
 use crate::error::RejectReason;
-use crate::event_loop::EventLoop;
+use crate::event_loop::handle::EventLoop;
+use crate::event_loop::local::Local;
 use crate::event_loop::state::State;
 use crate::event_loop::terms::{self, Request};
 use crate::group::end::GroupEnd;
-use crate::panic::{PanicSite, Payload, TaskPanic, contain, contain_drop, discard, report};
+use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 
@@ -26,6 +27,8 @@ pub(crate) struct GroupCore {
     pub(crate) keys: Keys,
     /// What ends them.
     pub(crate) end: Arc<GroupEnd>,
+    /// For panics that belong to no loop.
+    panics: PanicReporter,
     /// Goes round the loops that are left, when some are not.
     pub(crate) detour: RoundRobin,
 }
@@ -95,6 +98,7 @@ impl GroupCore {
         chooser: Option<Box<dyn Chooser>>,
         keys: Keys,
         end: Arc<GroupEnd>,
+        panics: PanicReporter,
     ) -> GroupCore {
         GroupCore {
             loops,
@@ -103,7 +107,14 @@ impl GroupCore {
             detour: RoundRobin::default(),
             keys,
             end,
+            panics,
         }
+    }
+
+    /// Returns the group of a loop.
+    pub(crate) fn of(local: &Local) -> &GroupCore {
+        let core = local.group.downcast_ref::<GroupCore>();
+        core.expect("a loop is made with its group")
     }
 
     /// The loop for the next submission.
@@ -152,10 +163,9 @@ impl GroupCore {
     }
 
     fn ask(&self, chooser: &dyn Chooser) -> usize {
-        contain(|| chooser.choose(&GroupView::new(self))).unwrap_or_else(|payload| {
-            self.report_panic(PanicSite::Chooser, payload, None);
-            self.fallback.pick(self.loops.len())
-        })
+        let choose = || chooser.choose(&GroupView::new(&self.loops));
+        let chosen = self.panics.call(PanicSite::Chooser, choose);
+        chosen.unwrap_or_else(|| self.fallback.pick(self.loops.len()))
     }
 
     /// Refuses a task that is for none of the loops.
@@ -166,28 +176,9 @@ impl GroupCore {
         location: &'static Location<'static>,
     ) -> JoinHandle<F::Output> {
         self.end.termination.count_stray();
-        if let Err(payload) = contain_drop(future) {
-            self.report_panic(PanicSite::Destructor, payload, Some(location));
-        }
+        self.panics
+            .drop(PanicSite::Destructor, Some(location), future);
         JoinHandle::refused(RejectReason::NoSuchLoop)
-    }
-
-    /// Reports a panic that is of no loop.
-    #[cold]
-    fn report_panic(
-        &self,
-        site: PanicSite,
-        payload: Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
-        let panic = TaskPanic {
-            site,
-            payload: &*payload,
-            location,
-            index: None,
-        };
-        report(self.loops[0].shared().config.on_panic.as_deref(), &panic);
-        discard(payload);
     }
 
     pub(crate) fn request(&self, request: Request) {

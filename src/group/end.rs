@@ -68,8 +68,8 @@ impl GroupEnd {
         }
     }
 
-    /// Makes the loops known.
-    pub(crate) fn know(&self, loops: Box<[Weak<Shared>]>) {
+    /// Sets the loops, once.
+    pub(crate) fn set_members(&self, loops: Box<[Weak<Shared>]>) {
         let first = self.loops.set(loops);
         debug_assert!(first.is_ok(), "a group is built once");
     }

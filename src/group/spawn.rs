@@ -9,11 +9,12 @@ use std::future::Future;
 use std::panic::Location;
 
 use crate::error::{RejectReason, Rejected};
-use crate::event_loop::EventLoop;
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::core::GroupCore;
+use crate::panic::PanicSite;
 use crate::task::join::JoinHandle;
-use crate::task::resident::Resident;
+use crate::task::stand_in::StandIn;
 
 impl GroupCore {
     #[track_caller]
@@ -50,7 +51,7 @@ impl GroupCore {
         F::Output: Send + 'static,
     {
         let location = Location::caller();
-        refused_in_the_handle(self.spawn_wrapped(init, Resident::new, location), location)
+        refused_in_the_handle(self.spawn_wrapped(init, StandIn::new, location), location)
     }
 
     /// Spawns what `wrap` makes of a value; hands it back with the loop that has refused it.
@@ -117,12 +118,12 @@ impl GroupCore {
         F: Future<Output = ()> + 'static,
     {
         let chosen = self.next();
-        let mut refused = match chosen.offer_start(init, location) {
+        let mut refused = match chosen.offer_local(init, location) {
             Ok(()) => return Ok(()),
             Err(refused) => refused,
         };
         for one in self.others_than(chosen) {
-            refused = match one.offer_start(refused.into_inner(), location) {
+            refused = match one.offer_local(refused.into_inner(), location) {
                 Ok(()) => return Ok(()),
                 Err(refused) => refused,
             };
@@ -146,7 +147,10 @@ fn refused_in_the_handle<T, V>(
 ) -> JoinHandle<T> {
     spawned.unwrap_or_else(|(by, rejected)| {
         let reason = rejected.reason();
-        by.shared().drop_refused(rejected.into_inner(), location);
+        let (site, location) = (PanicSite::Destructor, Some(location));
+        by.shared()
+            .panics
+            .drop(site, location, rejected.into_inner());
         JoinHandle::refused(reason)
     })
 }

@@ -9,8 +9,10 @@ pub(crate) mod gauges;
 use std::fmt;
 use std::time::Duration;
 
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Shared;
 use crate::group::core::GroupCore;
+use crate::group::handle::EventLoopGroup;
 use crate::report::Figures;
 
 /// What one loop has done so far; see [`EventLoop::metrics`](crate::EventLoop::metrics).
@@ -218,6 +220,24 @@ impl LoopMetrics {
     }
 }
 
+impl EventLoop {
+    /// Returns what the loop has done so far. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.block_on(group.spawn(async {})).unwrap();
+    /// group.shutdown_gracefully_with(Default::default(), Default::default())?.wait();
+    /// let metrics = group.loops()[0].metrics();
+    /// assert_eq!((metrics.polls(), metrics.completed()), (1, 1));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn metrics(&self) -> LoopMetrics {
+        LoopMetrics::of(self.shared())
+    }
+}
+
 impl fmt::Display for LoopMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -330,6 +350,22 @@ impl GroupMetrics {
             Some(from) if from == to => home.local_wakes,
             Some(from) => self.sent.get(from).map_or(0, |row| row[to]),
         }
+    }
+}
+
+impl EventLoopGroup {
+    /// Returns what the loops have done so far, and who woke whom. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.block_on(group.spawn(async {})).unwrap();
+    /// println!("{}", group.metrics()); // a line for each loop, and who woke whom
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn metrics(&self) -> GroupMetrics {
+        GroupMetrics::of(self.core())
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::blocking;
 use crate::error::JoinError;
-use crate::time::{has_timers, sleep};
+use crate::time::here::has_timers;
+use crate::time::sleep::sleep;
 
 /// What can be bound or connected to: an address, a pair of host and port, or `"host:port"`.
 ///

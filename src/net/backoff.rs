@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::reactor::registration::no_loop;
-use crate::time::{has_timers, sleep};
+use crate::io::watched::no_loop;
+use crate::time::here::has_timers;
+use crate::time::sleep::sleep;
 
 const FIRST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(100);

@@ -10,9 +10,10 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 
+use crate::io::registered::Registered;
+use crate::io::waiter::Waiter;
 use crate::net::TcpStream;
 use crate::reactor::crowd::Aim;
-use crate::reactor::registered::{Registered, Waiter};
 use crate::reactor::source::Direction;
 
 /// The connections of a [`TcpListener`](crate::net::TcpListener); the stream never ends.

@@ -11,11 +11,12 @@ use futures::io::{AsyncRead, AsyncWrite};
 use mio::Interest;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::event_loop::{EventLoop, budget};
+use crate::event_loop::budget;
+use crate::event_loop::handle::EventLoop;
+use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, first, first_in_time};
 use crate::net::incoming::Incoming;
 use crate::net::stream::{asked, stream, write, write_vectored};
-use crate::reactor::registered::{Registered, Short};
 use crate::reactor::source::Direction;
 
 /// Connections that may wait to be accepted; the system may allow fewer.

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 
 use mio::Interest;
 
-use crate::event_loop::{EventLoop, budget};
+use crate::event_loop::budget;
+use crate::event_loop::handle::EventLoop;
+use crate::io::registered::Registered;
 use crate::net::addr::{ToSocketAddrs, first};
-use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
 
 /// A UDP socket.

@@ -15,11 +15,13 @@ use futures::io::{AsyncRead, AsyncWrite};
 use mio::Interest;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::event_loop::{EventLoop, budget};
+use crate::event_loop::budget;
+use crate::event_loop::handle::EventLoop;
+use crate::io::registered::{Registered, Short};
+use crate::io::waiter::Waiter;
 use crate::net::backoff::Backoff;
 use crate::net::stream::{asked, stream, write, write_vectored};
 use crate::reactor::crowd::Aim;
-use crate::reactor::registered::{Registered, Short, Waiter};
 use crate::reactor::source::Direction;
 
 /// A Unix domain stream.

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use mio::Interest;
 
-use crate::event_loop::EventLoop;
+use crate::event_loop::handle::EventLoop;
+use crate::io::registered::Registered;
 use crate::net::backoff::Backoff;
 use crate::net::unix::{cannot_bind, nameless};
-use crate::reactor::registered::Registered;
 use crate::reactor::source::Direction;
 
 /// A Unix domain datagram socket.

@@ -11,25 +11,24 @@
 //! - Whoever waits for a descriptor is handed out, to be woken by the loop with nothing held.
 
 pub(crate) mod crowd;
-pub(crate) mod registered;
-pub(crate) mod registration;
 pub(crate) mod source;
 pub(crate) mod table;
 
+use std::borrow::Borrow;
 use std::io;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll};
 
 use crate::park::{Parker, round_up};
-use crate::reactor::registration::Watched;
-use crate::reactor::table::Table;
+use crate::reactor::source::Source;
+use crate::reactor::table::{BELL, Table};
 use crate::sync::{self, Arc, Mutex};
 use crate::trace;
 
 /// The token of the bell, which no descriptor can have.
-pub(crate) const BELL: Token = Token(usize::MAX);
+
 /// Waits in a row that may end early and with nothing; Netty's figure.
 const PREMATURE_LIMIT: u32 = 512;
 /// Rebuilds in a row that may be tried.
@@ -46,13 +45,13 @@ pub(crate) enum Driver {
 
 /// What other threads reach of a driver.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct Port<W> {
     pub(crate) bell: Doorbell,
     /// `None` for a loop without a selector.
-    pub(crate) table: Option<Table<Watched>>,
+    pub(crate) table: Option<Table<W>>,
 }
 
-impl Port {
+impl<W: Borrow<Source>> Port<W> {
     /// Gives the descriptors back; hands out who waits.
     ///
     /// A loop that ran has closed its channels before. One that ends without a thread has not, and
@@ -79,7 +78,7 @@ pub(crate) enum Doorbell {
 
 impl Driver {
     /// A driver with a selector.
-    pub(crate) fn with_io() -> io::Result<(Driver, Port)> {
+    pub(crate) fn with_io<W: Borrow<Source>>() -> io::Result<(Driver, Port<W>)> {
         let (poll, waker) = selector()?;
         let table = Table::new(poll.registry().try_clone()?);
         let reactor = Reactor {
@@ -95,7 +94,7 @@ impl Driver {
     }
 
     /// A driver that only parks.
-    pub(crate) fn without_io() -> (Driver, Port) {
+    pub(crate) fn without_io<W>() -> (Driver, Port<W>) {
         let parker = Arc::new(Parker::new());
         let port = Port {
             bell: Doorbell::Park(Arc::clone(&parker)),
@@ -106,9 +105,9 @@ impl Driver {
 
     /// Waits for a ring or readiness, as long as `until` says at most; adds to `ready` whoever has
     /// waited for what is ready.
-    pub(crate) fn wait(
+    pub(crate) fn wait<W: Borrow<Source>>(
         &mut self,
-        port: &Port,
+        port: &Port<W>,
         until: Option<Until>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
@@ -135,7 +134,11 @@ impl Driver {
     }
 
     /// Takes what is ready now, without waiting.
-    pub(crate) fn look(&mut self, port: &Port, ready: &mut Vec<Waker>) -> io::Result<()> {
+    pub(crate) fn look<W: Borrow<Source>>(
+        &mut self,
+        port: &Port<W>,
+        ready: &mut Vec<Waker>,
+    ) -> io::Result<()> {
         match self {
             // Nothing but the bell can be ready, and a loop that looks is awake.
             Driver::Park(_) => Ok(()),
@@ -190,9 +193,9 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    fn wait(
+    fn wait<W: Borrow<Source>>(
         &mut self,
-        port: &Port,
+        port: &Port<W>,
         until: Option<Until>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
@@ -213,9 +216,9 @@ impl Reactor {
     }
 
     /// One call of the selector.
-    fn turn(
+    fn turn<W: Borrow<Source>>(
         &mut self,
-        port: &Port,
+        port: &Port<W>,
         timeout: Option<Duration>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<Turn> {
@@ -242,9 +245,9 @@ impl Reactor {
     /// Replaces selector and bell, and registers every descriptor again: after an error, or without one,
     /// after waits that ended early.
     #[cold]
-    fn rebuild(
+    fn rebuild<W: Borrow<Source>>(
         &mut self,
-        port: &Port,
+        port: &Port<W>,
         ready: &mut Vec<Waker>,
         error: Option<&io::Error>,
     ) -> io::Result<()> {
@@ -326,14 +329,13 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::source::{Direction, Look, Source};
-    use std::borrow::Borrow;
+    use crate::reactor::source::{Direction, Look};
     use std::io::Write;
     use std::os::fd::AsRawFd;
 
     #[test]
     fn a_ring_before_the_wait_ends_it() {
-        for (mut driver, port) in [Driver::with_io().unwrap(), Driver::without_io()] {
+        for (mut driver, port) in [Driver::with_io::<Source>().unwrap(), Driver::without_io()] {
             port.bell.ring().unwrap();
             driver.wait(&port, None, &mut Vec::new()).unwrap();
         }
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {
-        for (mut driver, port) in [Driver::with_io().unwrap(), Driver::without_io()] {
+        for (mut driver, port) in [Driver::with_io::<Source>().unwrap(), Driver::without_io()] {
             let now = Instant::now();
             let deadline = now + Duration::from_millis(5);
             driver
@@ -379,12 +381,11 @@ mod tests {
 
     #[test]
     fn a_port_that_closes_hands_out_who_waits() {
-        let (_driver, port) = Driver::with_io().unwrap();
+        let (_driver, port) = Driver::with_io::<Source>().unwrap();
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let watched = Arc::new(Watched::default());
-        let source: &Source = (*watched).borrow();
+        let source = Arc::new(Source::default());
         let table = port.table.as_ref().unwrap();
-        table.register(one.as_raw_fd(), &watched).unwrap().unwrap();
+        table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         drop(source.store(Direction::Read, Waker::noop().clone()));
         assert_eq!(port.close().len(), 1);
         assert_eq!(source.look(Direction::Read), Look::Shut);
@@ -392,15 +393,14 @@ mod tests {
 
     #[test]
     fn a_rebuilt_reactor_still_watches_what_it_had() {
-        let (driver, port) = Driver::with_io().unwrap();
+        let (driver, port) = Driver::with_io::<Source>().unwrap();
         let Driver::Io(mut reactor) = driver else {
             panic!("made with a reactor")
         };
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let watched = Arc::new(Watched::default());
-        let source: &Source = (*watched).borrow();
+        let source = Arc::new(Source::default());
         let table = port.table.as_ref().unwrap();
-        let token = table.register(one.as_raw_fd(), &watched).unwrap().unwrap();
+        let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         reactor.rebuild(&port, &mut Vec::new(), None).unwrap();
         drop(source.store(Direction::Read, Waker::noop().clone()));
         other.write_all(b"x").unwrap();
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_rebuilt_reactor_answers_to_its_new_bell() {
-        let (driver, port) = Driver::with_io().unwrap();
+        let (driver, port) = Driver::with_io::<Source>().unwrap();
         let Driver::Io(mut reactor) = driver else {
             panic!("made with a reactor")
         };

@@ -20,7 +20,6 @@ use mio::{Events, Interest, Registry, Token};
 use slab::Slab;
 
 use crate::metrics::gauges::Gauge;
-use crate::reactor::BELL;
 use crate::reactor::source::Source;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
@@ -33,6 +32,9 @@ const INTEREST: Interest = Interest::READABLE
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// Half of a token is the index, the other half the generation.
+/// The token of the bell.
+pub(crate) const BELL: Token = Token(usize::MAX);
+
 const HALF: u32 = usize::BITS / 2;
 /// Never all ones, which with the last index of all would be the bell's token.
 const GENERATIONS: u32 = ((1_u64 << HALF) - 1) as u32;

@@ -17,12 +17,6 @@ use std::time::{Duration, Instant};
 
 use ::loom::thread::LocalKey;
 
-impl<T> super::Mutex<T> {
-    pub(crate) fn new(value: T) -> super::Mutex<T> {
-        super::Mutex(Mutex::new(value))
-    }
-}
-
 pub(crate) mod thread {
     pub(crate) use ::loom::thread::*;
 

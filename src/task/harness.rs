@@ -21,14 +21,12 @@ use pin_project_lite::pin_project;
 
 use crate::event_loop::context;
 use crate::event_loop::counters::End;
+use crate::event_loop::live::LiveKey;
 use crate::event_loop::local::Local;
-use crate::event_loop::shared::Shared;
-use crate::panic::{
-    PanicHandler, PanicSite, Payload, TaskPanic, contain, contain_drop, discard, show,
-};
-use crate::sync::Arc;
-use crate::task::live::LiveKey;
+use crate::panic::{PanicReporter, PanicSite};
+use crate::this_thread;
 use crate::trace;
+use crate::unwind::{Payload, contain, contain_drop};
 
 pin_project! {
     /// The future of a task, with its book-keeping.
@@ -102,7 +100,7 @@ impl<F: Future> Harness<F> {
     fn drop_unfinished(self: Pin<&mut Self>) {
         let location = self.location;
         if let Err(payload) = self.end(End::Cancelled) {
-            report_here(PanicSite::Destructor, payload, Some(location));
+            context::panics().report(PanicSite::Destructor, payload, Some(location));
         }
     }
 
@@ -123,7 +121,7 @@ impl<F: Future> Harness<F> {
             self.end(End::Panicked)
         };
         if let Err(second) = second {
-            report_here(PanicSite::Destructor, second, Some(location));
+            context::panics().report(PanicSite::Destructor, second, Some(location));
         }
         Outcome::panicked(payload, location)
     }
@@ -153,7 +151,7 @@ impl<F: Future> Future for Harness<F> {
         let mut body = self.as_mut().project().body;
         let mut before = Stage::RUNNING;
         let mut value = None;
-        context::note_own_waker(cx.waker());
+        this_thread::note_own_waker(cx.waker());
         // One fence for the poll and, if it was the last, for the drop of the future.
         let polled = contain(|| {
             let BodyProjection::Present { stage, future } = body.as_mut().project() else {
@@ -177,7 +175,7 @@ impl<F: Future> Future for Harness<F> {
                 Poll::Pending => {}
             }
         });
-        context::forget_own_waker();
+        this_thread::forget_own_waker();
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
@@ -187,19 +185,6 @@ impl<F: Future> Future for Harness<F> {
             (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
         }
     }
-}
-
-/// Reports a panic through the loop that refused the task, else through the loop of this thread.
-#[cold]
-pub(crate) fn report_here(
-    site: PanicSite,
-    payload: Payload,
-    location: Option<&'static Location<'static>>,
-) {
-    let shared =
-        context::refused_by().or_else(|| context::with_local(|local| Arc::clone(&local.shared)));
-    Shared::report_panic_of(shared.as_deref(), site, &*payload, location);
-    discard(payload);
 }
 
 /// The output of a task: a value, or a panic that is reported if nobody joins it.
@@ -221,12 +206,15 @@ impl<T> Outcome<T> {
 
     #[cold]
     pub(crate) fn panicked(payload: Payload, location: &'static Location<'static>) -> Outcome<T> {
+        // A job of a blocking group has no loop.
+        let panics = context::with_local(|local| local.shared.panics.clone());
+        let panics = panics.unwrap_or(PanicReporter::STDERR);
+        panics.trace(PanicSite::Task, &payload, Some(location));
         let unjoined = Unjoined {
             payload: Some(payload),
             location,
-            home: context::with_local(|local| Arc::clone(&local.shared)),
+            panics,
         };
-        unjoined.with_panic(|panic, _| trace::panicked(panic));
         Outcome {
             value: None,
             panic: Some(Box::new(unjoined)),
@@ -254,44 +242,24 @@ impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             if let Err(payload) = contain_drop(value) {
-                report_here(PanicSite::Destructor, payload, None);
+                context::panics().report(PanicSite::Destructor, payload, None);
             }
         }
     }
 }
 
-/// A panic on its way to whoever joins; on its drop it is reported, for nobody will.
+/// A panic on its way to the handle of its task; reported when it is dropped without being joined.
 pub(crate) struct Unjoined {
     payload: Option<Payload>,
     location: &'static Location<'static>,
-    /// `None` for a job of a blocking group.
-    home: Option<Arc<Shared>>,
-}
-
-impl Unjoined {
-    /// Looks at the panic, if nobody has joined it, and at who is to hear of it.
-    fn with_panic(&self, look: impl FnOnce(&TaskPanic<'_>, Option<&PanicHandler>)) {
-        if let Some(payload) = &self.payload {
-            let home = self.home.as_deref();
-            let panic = TaskPanic {
-                site: PanicSite::Task,
-                payload: &**payload,
-                location: Some(self.location),
-                index: home.map(|home| home.index),
-            };
-            look(
-                &panic,
-                home.and_then(|home| home.config.on_panic.as_deref()),
-            );
-        }
-    }
+    panics: PanicReporter,
 }
 
 impl Drop for Unjoined {
     fn drop(&mut self) {
-        self.with_panic(|panic, handler| show(handler, panic));
         if let Some(payload) = self.payload.take() {
-            discard(payload);
+            self.panics
+                .show(PanicSite::Task, payload, Some(self.location));
         }
     }
 }

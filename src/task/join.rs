@@ -15,9 +15,11 @@ use async_task::FallibleTask;
 
 use crate::error::{JoinError, RejectReason};
 use crate::event_loop::context;
-use crate::panic::{contain, contain_drop};
+use crate::panic::PanicSite;
 use crate::task::Task;
 use crate::task::harness::Outcome;
+use crate::this_thread;
+use crate::unwind::{contain, contain_drop};
 
 /// Awaits the result of a task; dropping it detaches the task.
 ///
@@ -231,7 +233,7 @@ impl Shield {
     fn wake(&self) {
         if let Some(waker) = &self.0 {
             if let Err(payload) = contain(|| waker.wake_by_ref()) {
-                context::report_waker(payload);
+                context::panics().report(PanicSite::Waker, payload, None);
             }
         }
     }
@@ -240,7 +242,7 @@ impl Shield {
 impl Drop for Shield {
     fn drop(&mut self) {
         if let Err(payload) = contain_drop(self.0.take()) {
-            context::report_waker(payload);
+            context::panics().report(PanicSite::Waker, payload, None);
         }
     }
 }
@@ -252,7 +254,7 @@ fn poll_contained<F>(task: &mut F, cx: &mut Context<'_>) -> Poll<F::Output>
 where
     F: Future + Unpin,
 {
-    if context::is_own_waker(cx.waker()) {
+    if this_thread::is_own_waker(cx.waker()) {
         return Pin::new(task).poll(cx);
     }
     let shield = Shield(Some(cx.waker().clone()));

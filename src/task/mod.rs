@@ -16,12 +16,11 @@
 //! `schedule` is a plain function: zero-sized, so async-task does not clone a waker to protect it,
 //! and its home comes with the task in its metadata.
 
+pub(crate) mod closure;
 pub(crate) mod harness;
 pub(crate) mod join;
-pub(crate) mod live;
-pub(crate) mod once;
-pub(crate) mod planted;
-pub(crate) mod resident;
+pub(crate) mod lazy;
+pub(crate) mod stand_in;
 
 use std::future::Future;
 use std::panic::Location;
@@ -29,21 +28,12 @@ use std::panic::Location;
 use async_task::{Builder, FallibleTask};
 
 use crate::event_loop::context;
-use crate::event_loop::shared::Shared;
+use crate::event_loop::shared::{Runnable, Shared, TaskHome};
 use crate::sync::Arc;
 use crate::task::harness::{Harness, Outcome};
 
-/// What a task carries besides its future: the loop it belongs to.
-#[derive(Debug)]
-pub(crate) struct Meta {
-    pub(crate) home: Arc<Shared>,
-}
-
-/// A task that is ready to be polled.
-pub(crate) type Runnable = async_task::Runnable<Meta>;
-
 /// The joinable side of a task.
-pub(crate) type Task<T> = FallibleTask<Outcome<T>, Meta>;
+pub(crate) type Task<T> = FallibleTask<Outcome<T>, TaskHome>;
 
 /// Makes a task out of a future that may be sent.
 pub(crate) fn new_send<F>(
@@ -56,9 +46,7 @@ where
     F::Output: Send + 'static,
 {
     let (runnable, task) = Builder::new()
-        .metadata(Meta {
-            home: Arc::clone(home),
-        })
+        .metadata(TaskHome(Arc::clone(home)))
         .spawn(|_| Harness::new(future, location), schedule);
     (runnable, task.fallible())
 }
@@ -74,9 +62,7 @@ where
     F::Output: 'static,
 {
     let (runnable, task) = Builder::new()
-        .metadata(Meta {
-            home: Arc::clone(home),
-        })
+        .metadata(TaskHome(Arc::clone(home)))
         .spawn_local(|_| Harness::new(future, location), schedule);
     (runnable, task.fallible())
 }
@@ -92,7 +78,7 @@ fn schedule(runnable: Runnable) {
 #[inline(never)] // the way at home is short, and stays so
 fn schedule_elsewhere(runnable: Runnable) {
     // The home is cloned before the push: after it the task may be gone.
-    let home = Arc::clone(&runnable.metadata().home);
+    let home = Arc::clone(&runnable.metadata().0);
     match home.inbox.push_wake(runnable, context::sender_to(&home)) {
         Ok(ring) => home.answer(ring),
         // Unreachable while step 4 above holds. Dropping is right even so: a Send future may be

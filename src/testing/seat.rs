@@ -9,10 +9,9 @@ use std::time::Instant;
 
 use crate::clock::earlier;
 use crate::event_loop::context;
-use crate::event_loop::launch::Parts;
 use crate::event_loop::run::{Next, Runner};
 use crate::event_loop::shared::Shared;
-use crate::group::EventLoopGroup;
+use crate::group::handle::EventLoopGroup;
 use crate::sync::Arc;
 
 /// One driven loop.
@@ -38,17 +37,12 @@ impl Seat {
     /// Takes the seat of loop `index`, so that no thread is ever started for it.
     pub(super) fn take(group: &EventLoopGroup, index: usize) -> Seat {
         let shared = Arc::clone(group.loops()[index].shared());
-        let driver = shared
-            .take_seat()
-            .expect("the group was made for this and nobody else has it");
+        let parts = shared.take_parts();
+        let parts = parts.expect("the group was made for this and nobody else has it");
         Seat {
-            shared: Arc::clone(&shared),
+            shared,
             sleeps: None,
-            runner: Some(Runner::new(Parts {
-                shared,
-                core: Arc::clone(group.core()),
-                driver,
-            })),
+            runner: Some(Runner::new(parts)),
         }
     }
 

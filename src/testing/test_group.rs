@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
 use crate::clock::{self, Clock, ReadHere, VirtualClock};
-use crate::event_loop::{EventLoop, context};
-use crate::group::EventLoopGroup;
+use crate::event_loop::context;
+use crate::event_loop::handle::EventLoop;
+use crate::group::handle::EventLoopGroup;
 use crate::random::Random;
 use crate::report::TerminationReport;
 use crate::sync::Arc;
@@ -326,7 +327,7 @@ mod tests {
             test.run_until_stalled();
             let before = test.trace();
             let shared = test.group().loops()[1].shared();
-            let ring = shared.inbox.nudge();
+            let ring = shared.inbox.open().nudge();
             if answered {
                 shared.answer(ring);
             }

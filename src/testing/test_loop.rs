@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
 use crate::clock::{self, Clock, ReadHere, VirtualClock};
-use crate::event_loop::{EventLoop, context};
-use crate::group::EventLoopGroup;
+use crate::event_loop::context;
+use crate::event_loop::handle::EventLoop;
 use crate::group::core::GroupCore;
+use crate::group::handle::EventLoopGroup;
 use crate::report::TerminationReport;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::testing::seat::{Patience, Seat, Turn};

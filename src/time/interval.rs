@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::Stream;
 
-use crate::time::now;
+use crate::time::here::now;
 use crate::time::sleep::Sleep;
 use crate::time::timers::Kind;
 

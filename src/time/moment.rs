@@ -8,8 +8,9 @@
 use std::time::{Duration, Instant};
 
 use crate::clock::{self, Clock, VirtualClock};
-use crate::event_loop::context;
 use crate::sync::{self, Arc};
+use crate::this_thread;
+use crate::time::here::now;
 
 /// The moment; `None` is never.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(super) struct Undecided {
 impl Moment {
     /// The moment `duration` from now.
     pub(super) fn after(duration: Duration) -> Moment {
-        if !context::is_loop() {
+        if !this_thread::is_loop() {
             if let Some(test) = clock::of_test() {
                 return Moment::Undecided(Box::new(Undecided {
                     duration,
@@ -40,7 +41,7 @@ impl Moment {
                 }));
             }
         }
-        Moment::At(super::now().checked_add(duration))
+        Moment::At(now().checked_add(duration))
     }
 
     /// The moment, as `clock` has it: on a test's clock that it was not made by, counted from now.

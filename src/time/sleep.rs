@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::event_loop::budget;
 use crate::sync;
+use crate::time::here::{at, clock_here, here};
 use crate::time::moment::Moment;
 use crate::time::queue::Key;
 use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
-use crate::time::{at, clock_here, here};
 
 /// What a timer costs that is over without a wait, in operations: whoever sleeps for no time again and again has
 /// nothing else to do, and others may have.
@@ -159,7 +159,7 @@ impl Sleep {
             // Armed elsewhere: there, who waits for it is made to poll it.
             None if deadline.is_some() => {
                 self.armed = None;
-                home.tell(key, Away::Reset);
+                home.notify(key, Away::Reset);
             }
             None => self.disarm(),
         }
@@ -172,7 +172,7 @@ impl Sleep {
         match at(home, |timers| timers.cancel(key)) {
             // Foreign code: no borrow is held here.
             Some(waker) => drop(waker),
-            None => home.tell(key, Away::Dropped),
+            None => home.notify(key, Away::Dropped),
         }
     }
 

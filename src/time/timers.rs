@@ -16,10 +16,8 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
-use crate::event_loop::shared::{Notice, Shared};
-use crate::sync::{Arc, Ordering, Weak, plain};
+use crate::sync::{Ordering, Weak, plain};
 use crate::time::queue::{Key, Queue};
-use crate::time::thread::Letterbox;
 
 /// Never, and what a queue cannot tell from it: 584 years.
 const NEVER: u64 = u64::MAX;
@@ -279,58 +277,36 @@ pub(crate) enum Away {
     Reset,
 }
 
-/// Where a timer's home can be told what has happened to it elsewhere.
-#[derive(Debug)]
-enum Address {
-    Loop(Weak<Shared>),
-    Thread(Weak<Letterbox>),
+/// A thread with timers, as other threads see it.
+pub(crate) trait TimerHome: Send + Sync {
+    /// Notifies the thread that a timer of its own was dropped or reset on another thread.
+    fn notify(&self, key: Key, away: Away);
 }
 
 static NEXT_HOME: plain::AtomicU64 = plain::AtomicU64::new(0);
-static HOMES: plain::Mutex<BTreeMap<HomeId, Address>> = plain::Mutex::new(BTreeMap::new());
+static HOMES: plain::Mutex<BTreeMap<HomeId, Weak<dyn TimerHome>>> =
+    plain::Mutex::new(BTreeMap::new());
 
 impl HomeId {
-    fn enter(address: Address) -> HomeId {
+    /// Registers a thread with timers.
+    pub(crate) fn register(home: Weak<dyn TimerHome>) -> HomeId {
         let id = HomeId(NEXT_HOME.fetch_add(1, Ordering::Relaxed));
-        HOMES.lock().insert(id, address);
+        HOMES.lock().insert(id, home);
         id
     }
 
-    /// Makes a loop known.
-    pub(crate) fn of_loop(shared: &Arc<Shared>) -> HomeId {
-        HomeId::enter(Address::Loop(Arc::downgrade(shared)))
-    }
-
-    /// Makes a thread known that looks into `letters`.
-    pub(crate) fn of_thread(letters: &Arc<Letterbox>) -> HomeId {
-        HomeId::enter(Address::Thread(Arc::downgrade(letters)))
-    }
-
-    /// Forgets a home: its timers are gone with it.
-    pub(crate) fn leave(self) {
+    /// Forgets a thread, whose timers are gone.
+    pub(crate) fn deregister(self) {
         HOMES.lock().remove(&self);
     }
 
-    /// Tells this home, from another thread, what has happened to a timer of its.
+    /// Notifies this home, from another thread, of what has happened to a timer of its own.
     #[cold]
-    pub(crate) fn tell(self, key: Key, away: Away) {
-        let homes = HOMES.lock();
-        match homes.get(&self) {
-            Some(Address::Loop(shared)) => {
-                let shared = shared.upgrade();
-                drop(homes);
-                if let Some(shared) = shared {
-                    shared.post(Notice::Timer(key, away));
-                }
-            }
-            Some(Address::Thread(letters)) => {
-                let letters = letters.upgrade();
-                drop(homes);
-                if let Some(letters) = letters {
-                    letters.post(key, away);
-                }
-            }
-            None => {}
+    pub(crate) fn notify(self, key: Key, away: Away) {
+        // The lock is not held while the home is notified.
+        let home = HOMES.lock().get(&self).and_then(Weak::upgrade);
+        if let Some(home) = home {
+            home.notify(key, away);
         }
     }
 }

@@ -144,7 +144,7 @@ fn now_closes_all_loops_in_one_step() {
         let seats: Vec<_> = group
             .loops()
             .iter()
-            .map(|one| one.shared().take_seat())
+            .map(|one| one.shared().take_parts())
             .collect();
         let (one, other) = (group.loops()[0].clone(), group.loops()[1].clone());
         let looks = thread::spawn(move || {

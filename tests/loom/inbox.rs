@@ -210,7 +210,7 @@ fn a_nudge_that_races_with_parking_gives_a_turn() {
         let asks = Arc::clone(&asked);
         let nudger = producer(&post, move |post| {
             asks.store(true, Ordering::Relaxed);
-            post.answer(post.inbox.nudge());
+            post.answer(post.inbox.open().nudge());
         });
         // What changed is looked at in every turn, and read without an order of its own.
         loop {

@@ -77,8 +77,8 @@ fn one_ring_per_sleep_whatever_the_number_of_producers() {
 fn a_nudge_is_one_turn_however_often_it_is_given() {
     let inbox = inbox();
     assert!(inbox.try_sleep(None));
-    assert_eq!(inbox.nudge(), Ring::Needed);
-    assert_eq!(inbox.nudge(), Ring::NotNeeded);
+    assert_eq!(inbox.open().nudge(), Ring::Needed);
+    assert_eq!(inbox.open().nudge(), Ring::NotNeeded);
     assert!(!inbox.try_sleep(None), "the turn has to come first");
     drain(&inbox);
     assert!(inbox.try_sleep(None));

@@ -15,12 +15,7 @@ fn what_tail_tasks_took_is_not_waited_for_again() {
         .build()
         .expect("no selector, no error");
     let ev = group.next();
-    let shared = Arc::clone(ev.shared());
-    let mut runner = Runner::new(Parts {
-        driver: shared.take_seat().expect("it is free"),
-        core: Arc::clone(group.core()),
-        shared,
-    });
+    let mut runner = Runner::new(ev.shared().take_parts().expect("it is free"));
     let entered = context::enter_loop(runner.local()).expect("a test's thread is no loop");
     let ms = Duration::from_millis;
     drop(ev.spawn(sleep(ms(50))));

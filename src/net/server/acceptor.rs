@@ -15,9 +15,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::event_loop::EventLoop;
-use crate::group::EventLoopGroup;
+use crate::event_loop::handle::EventLoop;
 use crate::group::core::GroupCore;
+use crate::group::handle::EventLoopGroup;
 use crate::net::TcpStream;
 use crate::net::server::handle::{Host, Seat, Started, State};
 use crate::net::tcp::TcpListener;
@@ -198,7 +198,7 @@ impl Placement {
         let (offered, ended) = match self {
             Placement::Here => {
                 let here = EventLoop::current().expect("an acceptor is a task of a loop");
-                let offered = here.offer_start(serve, location);
+                let offered = here.offer_local(serve, location);
                 if let Err(refused) = &offered {
                     here.shared().note_refusal(refused.reason(), location);
                 }

@@ -18,9 +18,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::context;
-use crate::panic::{PanicSite, contain_drop};
+use crate::panic::PanicSite;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
-use crate::task::harness::report_here;
 use crate::waiters::Waiters;
 
 /// What the handle sees.
@@ -74,7 +73,7 @@ impl State {
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         let wakers = self.stop.lock().fire();
-        context::wake_foreign(wakers.into_iter().map(|(_, waker)| waker));
+        context::panics().wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
 
     /// Lets the wakers of acceptors go that are gone themselves: they would keep their loops for the handle.
@@ -223,12 +222,11 @@ impl<H> Drop for Host<H> {
     fn drop(&mut self) {
         // What the handler holds is gone before the server counts as ended. Its destructor is user code, and
         // the connection that goes last may be on its way out of a panic already.
-        if let Err(payload) = contain_drop(self.handler.take()) {
-            report_here(PanicSite::Destructor, payload, Some(self.location));
-        }
+        let (site, location) = (PanicSite::Destructor, Some(self.location));
+        context::panics().drop(site, location, self.handler.take());
         self.state.forget_acceptors();
         let wakers = self.state.end.lock().fire();
-        context::wake_foreign(wakers.into_iter().map(|(_, waker)| waker));
+        context::panics().wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
 }
 

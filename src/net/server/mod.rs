@@ -22,8 +22,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::panic::Location;
 
 use crate::error::Rejected;
-use crate::event_loop::EventLoop;
-use crate::group::EventLoopGroup;
+use crate::event_loop::handle::EventLoop;
+use crate::group::handle::EventLoopGroup;
 use crate::net::TcpStream;
 use crate::net::server::acceptor::{Acceptor, Placement};
 use crate::net::server::handle::{Host, State};

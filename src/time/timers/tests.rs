@@ -2,12 +2,14 @@
 
 use super::*;
 use crate::clock::VirtualClock;
+use crate::sync::Arc;
+use crate::time::block_on::Letterbox;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Timers of a thread that does not exist.
 fn timers() -> Timers {
-    Timers::new(HomeId::of_thread(&Arc::default()), Clock::System)
+    Timers::new(HomeId::register(Weak::<Letterbox>::new()), Clock::System)
 }
 
 fn noop() -> Waker {
@@ -67,7 +69,7 @@ fn a_deadline_has_passed_from_the_reading_on_that_reached_it() {
 #[test]
 fn a_test_clock_is_read_anew_and_the_system_clock_when_it_is_read_anyway() {
     let clock = Arc::new(VirtualClock::new());
-    let home = HomeId::of_thread(&Arc::default());
+    let home = HomeId::register(Weak::<Letterbox>::new());
     let timers = Timers::new(home, Clock::Virtual(Arc::clone(&clock)));
     let second = clock.now() + Duration::from_secs(1);
     assert!(!timers.is_over(Some(second), Kind::Sleep));
@@ -117,14 +119,14 @@ fn only_scheduled_closures_are_found_as_such() {
 fn a_home_is_known_until_it_is_left() {
     let letters: Arc<Letterbox> = Arc::default();
     letters.open();
-    let home = HomeId::of_thread(&letters);
+    let home = HomeId::register(Arc::<Letterbox>::downgrade(&letters));
     let timers = Timers::new(home, Clock::System);
     assert_eq!(timers.home(), home);
     let key = timers.arm(None, noop(), Kind::Sleep);
-    home.tell(key, Away::Dropped);
+    home.notify(key, Away::Dropped);
     assert_eq!(letters.take(), [(key, Away::Dropped)]);
-    home.leave();
-    home.tell(key, Away::Reset);
+    home.deregister();
+    home.notify(key, Away::Reset);
     assert_eq!(letters.take(), []);
     assert!(!HOMES.lock().contains_key(&home), "nothing is left of it");
 }

@@ -5,14 +5,55 @@
 //!   [`source`](crate::reactor::source) tells of is passed on by all of them.
 //! - The next one is woken with nothing held; a waker that panics is contained, as this may be a destructor.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 
-use super::{Ready, Registered, would_block};
 use crate::event_loop::{budget, context};
+use crate::io::registered::{Ready, Registered, would_block};
 use crate::reactor::crowd::{Aim, Key};
 use crate::reactor::source::{Direction, Handover};
+
+impl<T: AsFd> Registered<T> {
+    /// Waits until it can be read, or the other side is closed.
+    ///
+    /// Readiness is a hint: the operation may still say `WouldBlock`.
+    ///
+    /// # Errors
+    ///
+    /// If the thread has no loop to wait on, the descriptor cannot be watched, or its loop ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it takes nothing.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.wait(Direction::Read).await
+    }
+
+    /// Waits until it can be written, or the other side is closed.
+    ///
+    /// Errors and cancel safety as [`readable`](Registered::readable).
+    pub async fn writable(&self) -> io::Result<()> {
+        self.wait(Direction::Write).await
+    }
+
+    /// Runs an operation until it does not say `WouldBlock`; any number of tasks may do so at once.
+    pub(crate) async fn io<R>(
+        &self,
+        direction: Direction,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut waiter = Waiter::new(self, direction, Aim::Take);
+        poll_fn(|cx| waiter.poll_io(cx, &mut operation)).await
+    }
+
+    async fn wait(&self, direction: Direction) -> io::Result<()> {
+        budget::go_on().await;
+        let mut waiter = Waiter::new(self, direction, Aim::Know);
+        poll_fn(|cx| waiter.poll_ready(cx)).await.map(drop)
+    }
+}
 
 /// One of any number that wait; it leaves when it has what it waited for, or is dropped.
 #[derive(Debug)]

@@ -10,20 +10,20 @@ use pin_project_lite::pin_project;
 
 pin_project! {
     /// The closure, and then the future.
-    #[project = PlantedProjection]
-    pub(crate) enum Planted<I, F> {
-        Seed { init: Option<I> },
-        Grown { #[pin] future: F },
+    #[project = LazyProjection]
+    pub(crate) enum Lazy<I, F> {
+        Init { init: Option<I> },
+        Made { #[pin] future: F },
     }
 }
 
-impl<I, F> Planted<I, F> {
-    pub(crate) fn new(init: I) -> Planted<I, F> {
-        Planted::Seed { init: Some(init) }
+impl<I, F> Lazy<I, F> {
+    pub(crate) fn new(init: I) -> Lazy<I, F> {
+        Lazy::Init { init: Some(init) }
     }
 }
 
-impl<I, F> Future for Planted<I, F>
+impl<I, F> Future for Lazy<I, F>
 where
     I: FnOnce() -> F,
     F: Future,
@@ -31,14 +31,14 @@ where
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        if let PlantedProjection::Seed { init } = self.as_mut().project() {
+        if let LazyProjection::Init { init } = self.as_mut().project() {
             let init = init.take().expect("the closure is called once");
             let future = init();
-            self.set(Planted::Grown { future });
+            self.set(Lazy::Made { future });
         }
         match self.project() {
-            PlantedProjection::Grown { future } => future.poll(cx),
-            PlantedProjection::Seed { .. } => unreachable!("it was made a few lines ago"),
+            LazyProjection::Made { future } => future.poll(cx),
+            LazyProjection::Init { .. } => unreachable!("it was made a few lines ago"),
         }
     }
 }

@@ -28,4 +28,8 @@
 
 pub use mio::Interest;
 
-pub use crate::reactor::registered::Registered;
+pub(crate) mod registered;
+pub(crate) mod waiter;
+pub(crate) mod watched;
+
+pub use registered::Registered;

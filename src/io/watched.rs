@@ -5,43 +5,15 @@
 //! - The end of the loop is not the end of the descriptor: whoever waits for it on another loop, from then on, has it
 //!   registered there. On the loop that ends, waits fail.
 
-use std::borrow::Borrow;
 use std::io;
 use std::os::fd::RawFd;
 
-use mio::Token;
-
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
-use crate::event_loop::shared::Shared;
+use crate::event_loop::shared::{Registration, Shared, Watched};
+use crate::group::entered::entered_group;
 use crate::reactor::source::Source;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
-
-/// What a descriptor's owner and its loop share: readiness, and the place in the loop's table.
-///
-/// The owner keeps one pointer to it, so that a socket is small and a future may hold it several times over.
-/// While it is in the table, table and loop hold each other by way of it; leaving the table, or the end of
-/// the loop, undoes that.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    source: Source,
-    /// There is a place: the descriptor was waited for.
-    registered: AtomicBool,
-    /// Held while the descriptor goes to a selector: the second of two threads waits for the outcome.
-    place: Mutex<Option<Place>>,
-}
-
-#[derive(Debug)]
-struct Place {
-    home: Arc<Shared>,
-    token: Token,
-}
-
-impl Borrow<Source> for Watched {
-    fn borrow(&self) -> &Source {
-        &self.source
-    }
-}
+use crate::sync::{Arc, Ordering};
 
 impl Watched {
     /// The source, if the descriptor is registered.
@@ -53,7 +25,7 @@ impl Watched {
 
     /// The loop that it is registered with.
     pub(crate) fn home(&self) -> Option<Arc<Shared>> {
-        let place = self.place.lock();
+        let place = self.registration.lock();
         place.as_ref().map(|place| Arc::clone(&place.home))
     }
 
@@ -72,7 +44,7 @@ impl Watched {
             return Err(shut());
         };
         home.ensure_started().map_err(not_started)?;
-        let mut place = self.place.lock();
+        let mut place = self.registration.lock();
         let gone = place.as_ref().is_some_and(|place| place.home.is_closed());
         let elsewhere = place
             .as_ref()
@@ -92,7 +64,7 @@ impl Watched {
             // As it was: the next one may try another loop.
             let mut woken = Vec::new();
             self.source.shut(&mut woken);
-            home.wake_all(woken);
+            home.panics.wake_all(woken);
             return Err(error);
         }
         Ok(&self.source)
@@ -104,7 +76,7 @@ impl Watched {
         if home.port.table.is_some() {
             home.ensure_started().map_err(not_started)?;
         }
-        let mut place = self.place.lock();
+        let mut place = self.registration.lock();
         if place.is_some() {
             return Ok(());
         }
@@ -114,7 +86,7 @@ impl Watched {
     /// Takes a place in the table of a loop, with the old one held.
     fn enter(
         self: &Arc<Watched>,
-        place: &mut Option<Place>,
+        place: &mut Option<Registration>,
         home: &Arc<Shared>,
         fd: RawFd,
     ) -> io::Result<()> {
@@ -130,14 +102,14 @@ impl Watched {
             .ok_or_else(shut)?
             .map_err(unwatchable)?;
         let home = Arc::clone(home);
-        *place = Some(Place { home, token });
+        *place = Some(Registration { home, token });
         self.registered.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Ends its time in the table; the caller may close the descriptor then.
     pub(crate) fn end(&self) {
-        let place = self.place.lock();
+        let place = self.registration.lock();
         let Some((home, token)) = place
             .as_ref()
             .map(|place| (Arc::clone(&place.home), place.token))
@@ -150,7 +122,7 @@ impl Watched {
         }
         let mut woken = Vec::new();
         self.source.shut(&mut woken);
-        home.wake_all(woken);
+        home.panics.wake_all(woken);
     }
 }
 
@@ -159,7 +131,7 @@ fn home() -> io::Result<Arc<Shared>> {
     if let Some(shared) = context::with_local(|local| Arc::clone(&local.shared)) {
         return Ok(shared);
     }
-    match context::entered_group() {
+    match entered_group() {
         Some(group) => Ok(Arc::clone(group.next().shared())),
         None => Err(no_loop()),
     }

@@ -14,35 +14,35 @@ use std::task::{Context, Poll};
 
 use crate::event_loop::arena::{Key, Visit};
 use crate::event_loop::context;
-use crate::panic::contain;
+use crate::unwind::contain;
 
 /// The sendable stand-in of a future of type `F`.
-pub(crate) struct Resident<I, F> {
-    stage: Stage<I>,
+pub(crate) struct StandIn<I, F> {
+    state: StandInState<I>,
     /// Made, polled and dropped on the loop only: the stand-in does not own an `F` that it could
     /// carry elsewhere.
     future: PhantomData<fn() -> F>,
 }
 
-enum Stage<I> {
+enum StandInState<I> {
     New(I),
     Home(Key),
     Done,
 }
 
-impl<I, F> Resident<I, F> {
-    pub(crate) fn new(init: I) -> Resident<I, F> {
-        Resident {
-            stage: Stage::New(init),
+impl<I, F> StandIn<I, F> {
+    pub(crate) fn new(init: I) -> StandIn<I, F> {
+        StandIn {
+            state: StandInState::New(init),
             future: PhantomData,
         }
     }
 }
 
 // Neither a closure that is moved out nor a key is ever pinned.
-impl<I, F> Unpin for Resident<I, F> {}
+impl<I, F> Unpin for StandIn<I, F> {}
 
-impl<I, F> Future for Resident<I, F>
+impl<I, F> Future for StandIn<I, F>
 where
     I: FnOnce() -> F,
     F: Future + 'static,
@@ -51,15 +51,15 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let local = context::current().expect("a task is polled on its loop");
-        let key = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::New(init) => {
+        let key = match std::mem::replace(&mut self.state, StandInState::Done) {
+            StandInState::New(init) => {
                 let future: Pin<Box<F>> = Box::pin(init());
                 local.arena.borrow_mut().insert(Box::new(future))
             }
-            Stage::Home(key) => key,
-            Stage::Done => unreachable!("a finished future is not polled"),
+            StandInState::Home(key) => key,
+            StandInState::Done => unreachable!("a finished future is not polled"),
         };
-        self.stage = Stage::Home(key);
+        self.state = StandInState::Home(key);
         let visit = local.arena.borrow_mut().take(key);
         let Visit::Value(mut value) = visit else {
             unreachable!("the arena keeps a future until its task is done")
@@ -78,9 +78,9 @@ where
     }
 }
 
-impl<I, F> Drop for Resident<I, F> {
+impl<I, F> Drop for StandIn<I, F> {
     fn drop(&mut self) {
-        if let Stage::Home(key) = self.stage {
+        if let StandInState::Home(key) = self.state {
             let future = context::with_local(|local| local.arena.borrow_mut().remove(key));
             drop(future);
         }

@@ -10,7 +10,7 @@
 use std::io;
 
 use crate::builder::{Builder, invalid};
-use crate::settings::Place;
+use crate::config::PinThread;
 
 /// Which core each loop runs on; see [`Builder::pin_cores`].
 ///
@@ -75,7 +75,7 @@ impl Builder {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn pin_cores(mut self, pinning: CorePinning) -> Builder {
-        self.placement = match pinning {
+        self.pin_plan = match pinning {
             CorePinning::None => None,
             pinning => Some(Box::new(move |loops| plan(pinning, loops))),
         };
@@ -84,7 +84,7 @@ impl Builder {
 }
 
 /// Finds a core for each of `loops` loops.
-fn plan(pinning: CorePinning, loops: usize) -> io::Result<Box<Place>> {
+fn plan(pinning: CorePinning, loops: usize) -> io::Result<Box<PinThread>> {
     let allowed = system::allowed_cores()?;
     let wanted = match pinning {
         CorePinning::List(list) => list,
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_loop_that_cannot_be_pinned_fails_and_says_so() {
         let mut builder = EventLoopGroup::builder().loops(1);
-        builder.placement = Some(Box::new(|_| {
+        builder.pin_plan = Some(Box::new(|_| {
             Ok(Box::new(|index| {
                 Err(io::Error::other(format!("no core for loop {index}")))
             }))

@@ -9,24 +9,19 @@
 //!   of which it pays for what it gets, and not for what it waits for.
 //! - Drop order: out of the selector, out of the table, then closed.
 
-mod waiter;
-
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
 use mio::Interest;
 
-use crate::event_loop::EventLoop;
 use crate::event_loop::budget;
-use crate::reactor::crowd::Aim;
-use crate::reactor::registration::{Watched, shut};
+use crate::event_loop::handle::EventLoop;
+use crate::event_loop::shared::Watched;
+use crate::io::watched::shut;
 use crate::reactor::source::{Direction, Enlisted, Look, Source, Tick};
 use crate::sync::Arc;
-
-pub(crate) use waiter::Waiter;
 
 /// A descriptor whose readiness can be awaited.
 ///
@@ -69,7 +64,7 @@ pub(crate) use waiter::Waiter;
 pub struct Registered<T: AsFd> {
     /// `None` only on the way out.
     io: Option<T>,
-    watched: Arc<Watched>,
+    pub(super) watched: Arc<Watched>,
 }
 
 impl<T: AsFd> Registered<T> {
@@ -119,28 +114,6 @@ impl<T: AsFd> Registered<T> {
     /// Returns the loop that it is registered with, if it is.
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.watched.home().map(|home| EventLoop::new(&home))
-    }
-
-    /// Waits until it can be read, or the other side is closed.
-    ///
-    /// Readiness is a hint: the operation may still say `WouldBlock`.
-    ///
-    /// # Errors
-    ///
-    /// If the thread has no loop to wait on, the descriptor cannot be watched, or its loop ends.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it takes nothing.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.wait(Direction::Read).await
-    }
-
-    /// Waits until it can be written, or the other side is closed.
-    ///
-    /// Errors and cancel safety as [`readable`](Registered::readable).
-    pub async fn writable(&self) -> io::Result<()> {
-        self.wait(Direction::Write).await
     }
 
     /// Polls for readability; the last caller is the one that is woken.
@@ -279,18 +252,8 @@ impl<T: AsFd> Registered<T> {
         }
     }
 
-    /// Runs an operation until it does not say `WouldBlock`; any number of tasks may do so at once.
-    pub(crate) async fn io<R>(
-        &self,
-        direction: Direction,
-        mut operation: impl FnMut(&T) -> io::Result<R>,
-    ) -> io::Result<R> {
-        let mut waiter = Waiter::new(self, direction, Aim::Take);
-        poll_fn(|cx| waiter.poll_io(cx, &mut operation)).await
-    }
-
     /// Tries an operation on a descriptor that nobody has waited for: it may never have to wait at all.
-    fn try_fresh<R>(
+    pub(super) fn try_fresh<R>(
         &self,
         operation: &mut impl FnMut(&T) -> io::Result<R>,
     ) -> Option<io::Result<R>> {
@@ -303,12 +266,6 @@ impl<T: AsFd> Registered<T> {
         }
         budget::spend();
         Some(result)
-    }
-
-    async fn wait(&self, direction: Direction) -> io::Result<()> {
-        budget::go_on().await;
-        let mut waiter = Waiter::new(self, direction, Aim::Know);
-        poll_fn(|cx| waiter.poll_ready(cx)).await.map(drop)
     }
 
     fn poll_wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -328,7 +285,7 @@ impl<T: AsFd> Registered<T> {
     /// Looks whether it is ready, and has `enlist` leave a waker if it is not.
     ///
     /// An answer is paid for, an error too: a task that tries again after each must yield as well.
-    fn poll_ready_or(
+    pub(super) fn poll_ready_or(
         &self,
         direction: Direction,
         enlist: impl FnOnce(&Source) -> Enlisted,
@@ -406,9 +363,9 @@ fn directions(interest: Interest) -> [Option<Direction>; 2] {
     ]
 }
 
-fn would_block<R>(result: &io::Result<R>) -> bool {
+pub(super) fn would_block<R>(result: &io::Result<R>) -> bool {
     matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// What is ready, and since when.
-type Ready<'a> = io::Result<(&'a Source, Tick)>;
+pub(super) type Ready<'a> = io::Result<(&'a Source, Tick)>;

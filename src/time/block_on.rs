@@ -12,16 +12,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::Instant;
 
 use crate::clock::Clock;
-use crate::event_loop::context;
-use crate::panic::contain;
+use crate::panic::{PanicReporter, PanicSite};
 use crate::park::Parker;
 use crate::sync::{self, Arc, Mutex, Ordering, plain, thread_local};
 use crate::time::queue::Key;
-use crate::time::timers::{Away, HomeId, Timers};
+use crate::time::timers::{Away, HomeId, TimerHome, Timers};
 
 /// So many letters are worth collecting although the thread does not wait.
 const CROWD: usize = 64;
@@ -49,9 +47,12 @@ impl Home {
     /// Makes this thread a home; `None` while thread-locals are destroyed.
     #[cold]
     fn found() -> Option<Rc<Home>> {
-        let letters = Arc::default();
+        let letters = Arc::<Letterbox>::default();
         let home = Rc::new(Home {
-            timers: Timers::new(HomeId::of_thread(&letters), Clock::System),
+            timers: Timers::new(
+                HomeId::register(Arc::<Letterbox>::downgrade(&letters)),
+                Clock::System,
+            ),
             letters,
             open: Cell::new(false),
         });
@@ -64,13 +65,10 @@ impl Home {
     fn collect(&self) {
         for (key, away) in self.letters.take() {
             let waker = self.timers.cancel(key);
-            // A foreign waker.
-            let done = contain(|| match away {
-                Away::Dropped => drop(waker),
-                Away::Reset => waker.map_or((), Waker::wake),
-            });
-            if let Err(payload) = done {
-                context::report_waker(payload);
+            let panics = PanicReporter::STDERR;
+            match away {
+                Away::Dropped => panics.drop(PanicSite::Waker, None, waker),
+                Away::Reset => panics.wake_all(waker),
             }
         }
     }
@@ -121,9 +119,9 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        self.timers.home().leave();
+        self.timers.home().deregister();
         // As at the end of a loop: who carried a timer away arms it where it is now.
-        context::wake_foreign(self.timers.clear());
+        PanicReporter::STDERR.wake_all(self.timers.clear());
     }
 }
 
@@ -144,19 +142,8 @@ struct Letters {
     bell: Option<Arc<Parker>>,
 }
 
-impl Letterbox {
-    pub(super) fn open(&self) {
-        self.inside.lock().open = true;
-    }
-
-    /// Takes no more letters, with no timer armed: what has come is about timers that have fired.
-    fn close(&self) {
-        let closed = std::mem::take(&mut *self.inside.lock());
-        drop(closed);
-    }
-
-    /// Leaves a letter, from another thread.
-    pub(crate) fn post(&self, key: Key, away: Away) {
+impl TimerHome for Letterbox {
+    fn notify(&self, key: Key, away: Away) {
         let mut inside = self.inside.lock();
         if !inside.open {
             return;
@@ -169,6 +156,18 @@ impl Letterbox {
         if let Some(bell) = bell.flatten() {
             bell.unpark();
         }
+    }
+}
+
+impl Letterbox {
+    pub(super) fn open(&self) {
+        self.inside.lock().open = true;
+    }
+
+    /// Takes no more letters, with no timer armed: what has come is about timers that have fired.
+    fn close(&self) {
+        let closed = std::mem::take(&mut *self.inside.lock());
+        drop(closed);
     }
 
     fn hang_bell(&self, parker: &Arc<Parker>) {

@@ -6,18 +6,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// Calls its closure on the first poll.
-pub(crate) struct Once<F>(Option<F>);
+pub(crate) struct Closure<F>(Option<F>);
 
-impl<F> Once<F> {
-    pub(crate) fn new(call: F) -> Once<F> {
-        Once(Some(call))
+impl<F> Closure<F> {
+    pub(crate) fn new(call: F) -> Closure<F> {
+        Closure(Some(call))
     }
 }
 
 // The closure is moved out before it is called and never pinned.
-impl<F> Unpin for Once<F> {}
+impl<F> Unpin for Closure<F> {}
 
-impl<F: FnOnce() -> T, T> Future for Once<F> {
+impl<F: FnOnce() -> T, T> Future for Closure<F> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<T> {

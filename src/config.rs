@@ -1,0 +1,87 @@
+//! What the loops of a group share once it is built: checked by the builder, and never changed.
+
+use std::io;
+use std::time::Duration;
+
+use crate::clock::Clock;
+
+/// How a loop waits when it has nothing to do.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, WaitStrategy};
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(50)))
+///     .build()?;
+/// assert_eq!(group.block_on(group.spawn(async { 7 })).unwrap(), 7);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitStrategy {
+    /// Block at once: no CPU while idle. The default.
+    #[default]
+    Park,
+    /// Look for work without blocking for so long, then block; not zero. A message from another loop
+    /// then needs no system call while the loop spins.
+    SpinThenPark(Duration),
+    /// Never block: one core per loop, always.
+    Busy,
+}
+
+/// When a loop that shuts down closes its channels.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{CloseChannels, EventLoopGroup, net::UnixStream};
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .close_channels(CloseChannels::Immediately)
+///     .build()?;
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// let reader = group.spawn(async move {
+///     let (one, _other) = UnixStream::pair()?; // nobody will ever write
+///     one.writable().await?;
+///     tx.send(()).unwrap();
+///     one.readable().await
+/// });
+/// rx.recv().unwrap();
+/// group.drain(Duration::from_secs(5)).wait();
+/// assert!(loopgroup::block_on(reader).unwrap().is_err()); // its socket was closed under it
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseChannels {
+    /// At the end of its shutdown: handlers finish with their peers. The default.
+    #[default]
+    AtEnd,
+    /// At its start, as Netty does.
+    Immediately,
+}
+
+/// What a group was built with, shared by its loops.
+pub(crate) struct Config {
+    /// One name for each loop.
+    pub(crate) thread_names: Vec<String>,
+    pub(crate) thread_stack_size: Option<usize>,
+    pub(crate) pin_thread: Option<Box<PinThread>>,
+    pub(crate) wait_strategy: WaitStrategy,
+    pub(crate) io_ratio: u32,
+    /// Whether polls are timed.
+    pub(crate) measure_time: bool,
+    /// Polls of this length are told to `tracing`.
+    pub(crate) slow_poll: Option<Duration>,
+    pub(crate) close_channels: CloseChannels,
+    pub(crate) clock: Clock,
+}
+
+/// Pins the calling thread to the core of the loop with this index.
+pub(crate) type PinThread = dyn Fn(usize) -> io::Result<()> + Send + Sync;

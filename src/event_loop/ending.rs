@@ -1,0 +1,47 @@
+//! The last steps of a loop's life: its report, and the news of its end.
+
+use std::io;
+
+use crate::event_loop::shared::Shared;
+use crate::event_loop::terms::Terms;
+use crate::report::{Cause, LoopReport};
+use crate::sync::Arc;
+use crate::trace;
+
+/// How a loop ended.
+pub(crate) struct Ending {
+    pub(crate) started: bool,
+    pub(crate) cause: Cause,
+    pub(crate) error: Option<io::Error>,
+    pub(crate) terms: Option<Terms>,
+}
+
+impl Shared {
+    /// Makes the report, and tells the siblings and all observers that this loop has ended.
+    pub(crate) fn terminate(&self, end: Ending) {
+        let figures = self.counters.figures(self.inbox.accepted());
+        debug_assert_eq!(
+            figures.accepted,
+            figures.completed + figures.panicked + figures.cancelled,
+            "every accepted task has ended"
+        );
+        let now = self.config.clock.now();
+        let report = LoopReport {
+            index: self.index,
+            started: end.started,
+            cause: end.cause,
+            error: end.error.map(Arc::new),
+            requested_at: end.terms.map_or(now, |terms| terms.requested_at),
+            ended_at: now,
+            figures,
+            rejected: Arc::clone(&self.counters.rejected),
+        };
+        self.inbox.open().edit(|life| life.end());
+        self.announce_shutdown();
+        trace::loop_ended(&report);
+        // Siblings first: an observer is foreign code, and may take its time.
+        self.parent.sibling_ended(self.index);
+        self.termination.child_done(0, report.clone());
+        self.parent.report(report);
+    }
+}

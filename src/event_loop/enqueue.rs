@@ -1,0 +1,113 @@
+//! How a loop accepts a task.
+//!
+//! A submission passes four checks in this order: the thread is started, there is a place below the bound, the gate is
+//! open, the task is queued. [`Shared::enqueue`] passes all of them or none: a place that was taken is released when a
+//! later check refuses.
+
+use crate::error::RejectReason;
+use crate::event_loop::context;
+use crate::event_loop::counters::Bound;
+use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::shared::{Notice, Runnable, Shared};
+use crate::sync::Arc;
+
+impl Shared {
+    /// Makes a task and queues it, or does not even make it.
+    pub(crate) fn enqueue(
+        self: &Arc<Shared>,
+        lane: Lane,
+        urgency: Urgency,
+        make: impl FnOnce() -> Runnable,
+    ) -> Result<(), RejectReason> {
+        self.ensure_started()?;
+        let place = self.take_place()?;
+        let mut make = Some(make);
+        let mut make = || (make.take().expect("the task is made once"))();
+        let at_home = context::with_home(self, |local| {
+            self.is_open().then(|| local.push_new(make(), lane))
+        });
+        let accepted = match at_home {
+            Some(accepted) => accepted.is_some(),
+            None => match self.inbox.push_new_with(lane, urgency, make) {
+                Some(ring) => {
+                    self.answer(ring);
+                    true
+                }
+                None => false,
+            },
+        };
+        self.settle(place, accepted)
+    }
+
+    /// Queues a task that is made already; a refused one is dropped here, uncounted.
+    pub(crate) fn enqueue_made(
+        self: &Arc<Shared>,
+        runnable: Runnable,
+        lane: Lane,
+        urgency: Urgency,
+    ) -> Result<(), RejectReason> {
+        let mut runnable = Some(runnable);
+        let mut take = || runnable.take().expect("the task is queued once");
+        let queued = self.enqueue(lane, urgency, &mut take);
+        if let Some(refused) = runnable {
+            context::drop_refused(self, refused);
+        }
+        queued
+    }
+
+    /// Has a task made on the loop, which need not be `Send`, or does not even send for it.
+    pub(crate) fn enqueue_local<M>(
+        self: &Arc<Shared>,
+        make: impl FnOnce() -> M,
+    ) -> Result<(), RejectReason>
+    where
+        M: FnOnce(&Arc<Shared>) -> Runnable + Send + 'static,
+    {
+        if context::is_home(self) {
+            return self.enqueue(Lane::Main, Urgency::Now, || make()(self));
+        }
+        self.ensure_started()?;
+        let place = self.take_place()?;
+        let message = || Notice::Make(Box::new(make()));
+        let accepted = match self.inbox.post_new_with(message) {
+            Some(ring) => {
+                self.answer(ring);
+                true
+            }
+            None => false,
+        };
+        self.settle(place, accepted)
+    }
+
+    /// Takes a place below the bound; asks the reject policy when there is none.
+    fn take_place(self: &Arc<Shared>) -> Result<Option<&Bound>, RejectReason> {
+        let Some(bound) = &self.bound else {
+            return Ok(None);
+        };
+        let mut attempt = 0_u32;
+        while !bound.take() {
+            if self.state().is_shutdown() {
+                return Err(RejectReason::ShutDown);
+            }
+            // The queue may be full of lazy closures, for which no producer has rung.
+            self.answer(self.inbox.hurry());
+            attempt = attempt.saturating_add(1);
+            if !self.parent.may_retry(self, attempt) {
+                return Err(RejectReason::QueueFull);
+            }
+        }
+        Ok(Some(bound))
+    }
+
+    /// Ends a submission: the place of an accepted task is released when the task begins.
+    #[inline]
+    fn settle(&self, place: Option<&Bound>, accepted: bool) -> Result<(), RejectReason> {
+        if accepted {
+            return Ok(());
+        }
+        if let Some(bound) = place {
+            bound.release();
+        }
+        Err(self.inbox.open().gate().refusal())
+    }
+}

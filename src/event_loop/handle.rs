@@ -1,0 +1,364 @@
+//! The handle of a loop.
+//!
+//! - A handle is an `Arc` and a count: a loop that shuts down ends early once no handle could submit any more, so handles
+//!   are counted, and the drop of the last one notifies the loop.
+//! - It does not keep the group alive.
+//! - Submissions are in [`submit`](super::submit), delayed ones in [`scheduled`](super::scheduled).
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::panic::Location;
+use std::time::Duration;
+
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::context;
+use crate::event_loop::hooks::{Hook, HookId};
+use crate::event_loop::shared::Shared;
+use crate::event_loop::state::State;
+use crate::event_loop::terms::{self, Request, Scope};
+use crate::sync::{Arc, Ordering};
+use crate::termination::TerminationFuture;
+
+/// A handle to one event loop.
+///
+/// Handles are equal if they lead to the same loop. A handle does not keep the group alive, but
+/// while one exists the loop knows that somebody could still submit.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoop, EventLoopGroup};
+///
+/// let group = EventLoopGroup::new(2)?;
+/// let ev = group.next().clone();
+/// assert!(!ev.in_event_loop());
+/// let inside = ev.submit(|| EventLoop::current());
+/// assert_eq!(group.block_on(inside).unwrap(), Some(ev));
+/// # std::io::Result::Ok(())
+/// ```
+pub struct EventLoop {
+    shared: Arc<Shared>,
+}
+
+impl EventLoop {
+    pub(crate) fn new(shared: &Arc<Shared>) -> EventLoop {
+        // Relaxed: like a reference count, only the last drop has to be seen in order.
+        shared.handles.fetch_add(1, Ordering::Relaxed);
+        EventLoop {
+            shared: Arc::clone(shared),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Returns the loop of the calling thread, if it is one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoop;
+    ///
+    /// assert_eq!(EventLoop::current(), None); // an ordinary thread
+    /// let index = loopgroup::run(async { EventLoop::current().map(|ev| ev.index()) })?;
+    /// assert_eq!(index, Some(0));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn current() -> Option<EventLoop> {
+        context::with_local(|local| EventLoop::new(&local.shared))
+    }
+
+    /// Says whether the calling thread is this loop's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let (one, other) = (group.loops()[0].clone(), group.loops()[1].clone());
+    /// let here = group.spawn_on(0, async move { (one.in_event_loop(), other.in_event_loop()) });
+    /// assert_eq!(group.block_on(here).unwrap(), (true, false));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn in_event_loop(&self) -> bool {
+        context::is_home(&self.shared)
+    }
+
+    /// Returns the loop's index in its group.
+    pub fn index(&self) -> usize {
+        self.shared.index
+    }
+
+    /// Returns the loop itself: a loop is a group of one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let ev = group.next();
+    /// assert_eq!(ev.next(), ev);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn next(&self) -> &EventLoop {
+        self
+    }
+
+    /// Returns where the loop is in its life.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, State};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// assert_eq!(group.next().state(), State::NotStarted); // no thread before the first use
+    /// group.block_on(group.spawn(async {})).unwrap();
+    /// assert_eq!(group.next().state(), State::Started);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn state(&self) -> State {
+        self.shared.state()
+    }
+
+    /// Returns how many tasks are accepted and wait for their first poll. Any thread, no hop.
+    pub fn pending_tasks(&self) -> usize {
+        self.shared.pending()
+    }
+
+    /// Returns how many tasks have been polled and are not finished. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.spawn(std::future::pending::<()>());
+    /// assert_eq!((test.pending_tasks(), test.live_tasks()), (1, 0)); // accepted
+    /// test.run_until_stalled();
+    /// assert_eq!((test.pending_tasks(), test.live_tasks()), (0, 1)); // polled, and waiting
+    /// ```
+    pub fn live_tasks(&self) -> usize {
+        self.shared.counters.live()
+    }
+
+    /// Returns how many channels are registered with the loop. Any thread, no hop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoop, net::UnixStream};
+    ///
+    /// loopgroup::run(async {
+    ///     let (one, _other) = UnixStream::pair()?;
+    ///     one.writable().await?; // registered where it first waits
+    ///     let here = EventLoop::current().map(|ev| ev.registered_channels());
+    ///     assert_eq!(here, Some(1));
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn registered_channels(&self) -> usize {
+        let table = self.shared.port.table.as_ref();
+        table.map_or(0, |table| table.len())
+    }
+
+    /// Adds a closure that runs on this loop when it shuts down.
+    ///
+    /// Hooks run in the order of registration, when the queue first runs empty, or at the end if it
+    /// never does; they may spawn and add hooks, but not once the end is decided. A hook is a use: a loop that never ran starts to run
+    /// its hooks. (If its thread cannot be started they are dropped, and the report says
+    /// [`Failed`](crate::Cause::Failed).)
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure if the loop has run its last hook.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// group.next().add_shutdown_hook(|| println!("bye")).unwrap();
+    /// assert_eq!(group.shutdown_now().wait().hooks_run(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn add_shutdown_hook<F>(&self, hook: F) -> Result<HookId, Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let location = Location::caller();
+        let mut desk = self.shared.inbox.open();
+        if !desk.gate().takes_hooks() {
+            return Err(Rejected::new(hook, RejectReason::ShutDown));
+        }
+        let call = Box::new(hook);
+        let id = desk.edit(|life| life.hooks.add(Hook { call, location }));
+        // A loop that waits for its end is to run the hook now, and not when its wait is over.
+        if desk.gate().control.is_requested() {
+            let ring = desk.nudge();
+            drop(desk);
+            self.shared.answer(ring);
+        }
+        Ok(id)
+    }
+
+    /// Takes a hook back; `false` if it has run or is running.
+    ///
+    /// The id has to be one of this loop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let id = group.next().add_shutdown_hook(|| unreachable!("it was taken back")).unwrap();
+    /// assert!(group.next().remove_shutdown_hook(id));
+    /// assert!(!group.next().remove_shutdown_hook(id));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn remove_shutdown_hook(&self, id: HookId) -> bool {
+        let removed = self.shared.inbox.open().edit(|life| life.hooks.remove(id));
+        removed.map(|hook| self.shared.drop_hook(hook)).is_some()
+    }
+
+    /// Ends this loop alone, gracefully: quiet period 2 s, timeout 15 s.
+    ///
+    /// [`EventLoopGroup::next`] skips it from here on, while another loop goes on. The terms are those
+    /// of [`EventLoopGroup::shutdown_gracefully`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, testing::TestLoop};
+    /// use std::time::Duration;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.run_until_stalled();
+    /// test.shutdown_gracefully();
+    /// test.advance(Duration::from_secs(2)); // in virtual time, and quietly
+    /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Quiet);
+    /// ```
+    pub fn shutdown_gracefully(&self) -> TerminationFuture {
+        self.request(Request::Graceful {
+            quiet: terms::QUIET,
+            timeout: terms::TIMEOUT,
+        })
+    }
+
+    /// Ends this loop alone, on these terms.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let end = group.loops()[0].shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(5))?;
+    /// assert_eq!(end.wait().loops().len(), 1);
+    /// assert_eq!(group.next().index(), 1); // the other one goes on
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn shutdown_gracefully_with(
+        &self,
+        quiet: Duration,
+        timeout: Duration,
+    ) -> io::Result<TerminationFuture> {
+        Ok(self.request(terms::graceful(quiet, timeout)?))
+    }
+
+    /// Ends this loop alone when no task of it is live or queued any more, or at `timeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let task = group.spawn_on(0, async { loopgroup::yield_now().await });
+    /// let report = group.loops()[0].drain(std::time::Duration::from_secs(5)).wait();
+    /// assert!(task.is_finished() && report.is_clean());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn drain(&self, timeout: Duration) -> TerminationFuture {
+        let scope = Scope::Loop;
+        self.request(Request::Drain { scope, timeout })
+    }
+
+    /// Ends this loop alone, now: what has not completed is cancelled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.loops()[0].shutdown_now().wait();
+    /// let error = group.block_on(group.spawn_on(0, async {})).unwrap_err();
+    /// assert!(error.is_rejected());
+    /// assert!(group.block_on(group.spawn_on(1, async {})).is_ok());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn shutdown_now(&self) -> TerminationFuture {
+        self.request(Request::Now)
+    }
+
+    /// Observes the end of this loop; its report has one entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let end = group.loops()[0].termination(); // asks for nothing
+    /// group.shutdown_now();
+    /// assert_eq!(end.wait().loops()[0].index(), 0);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn termination(&self) -> TerminationFuture {
+        self.shared.termination.future()
+    }
+
+    fn request(&self, request: Request) -> TerminationFuture {
+        self.shared.request(request);
+        self.termination()
+    }
+}
+
+impl Clone for EventLoop {
+    fn clone(&self) -> EventLoop {
+        EventLoop::new(&self.shared)
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        self.shared.handle_dropped();
+    }
+}
+
+impl PartialEq for EventLoop {
+    fn eq(&self, other: &EventLoop) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for EventLoop {}
+
+impl Hash for EventLoop {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.shared).hash(state);
+    }
+}
+
+impl fmt::Debug for EventLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLoop")
+            .field("index", &self.index())
+            .field("state", &self.state())
+            .field("pending_tasks", &self.pending_tasks())
+            .field("live_tasks", &self.live_tasks())
+            .finish()
+    }
+}

@@ -1,0 +1,408 @@
+//! The user's handle of a group: cheap to clone, and counted.
+//!
+//! - User handles share a [`Token`]; dropping the last one *requests* a shutdown and never blocks or
+//!   joins, so it may happen anywhere, also on one of the group's own loops.
+//! - The loop threads own the core: it outlives the token until the last loop has ended.
+//! - A loop knows its group weakly, so there is no cycle.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::Hash;
+use std::io;
+use std::panic::Location;
+use std::time::Duration;
+
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::handle::EventLoop;
+use crate::event_loop::state::State;
+use crate::event_loop::terms::{self, Request, Scope};
+use crate::group::core::{GroupCore, Token};
+use crate::sync::Arc;
+use crate::task::join::JoinHandle;
+use crate::termination::TerminationFuture;
+
+/// A group of event loops: each one thread, each the home of its tasks.
+///
+/// It is a handle: clones share the group. Dropping the last one requests a graceful shutdown with no
+/// quiet period and returns at once: what is queued still runs, but a task that waits, for a timer or
+/// for anything else, is cancelled as soon as its loop has nothing to run. To let tasks finish, call
+/// [`drain`](EventLoopGroup::drain) and wait for its future.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::EventLoopGroup;
+///
+/// let group = EventLoopGroup::new(2)?;
+/// assert_eq!((group.len(), group.is_empty(), group.loops()[1].index()), (2, false, 1));
+/// let handles: Vec<_> = (0..4)
+///     .map(|n| group.spawn(async move { n * n }))
+///     .collect();
+/// for (n, handle) in handles.into_iter().enumerate() {
+///     assert_eq!(group.block_on(handle).unwrap(), n * n);
+/// }
+/// let end = group.termination(); // asks for nothing
+/// assert_eq!(group.shutdown_now().wait().completed(), 4);
+/// assert!(group.is_shutting_down() && group.is_shutdown() && group.is_terminated());
+/// assert_eq!(end.wait().completed(), 4);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone)]
+pub struct EventLoopGroup {
+    core: Arc<GroupCore>,
+    /// Held for its drop.
+    _token: Arc<Token>,
+}
+
+impl EventLoopGroup {
+    pub(crate) fn from_parts(core: Arc<GroupCore>, token: Arc<Token>) -> EventLoopGroup {
+        EventLoopGroup {
+            core,
+            _token: token,
+        }
+    }
+
+    pub(crate) fn from_token(token: Arc<Token>) -> EventLoopGroup {
+        EventLoopGroup {
+            core: Arc::clone(token.core()),
+            _token: token,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<GroupCore> {
+        &self.core
+    }
+
+    /// Whether its loops wait in selectors.
+    pub(crate) fn has_io(&self) -> bool {
+        let mut loops = self.core.loops.iter();
+        loops.all(|one| one.shared().port.table.is_some())
+    }
+
+    /// Returns the loop that the chooser picks: the loops in turn, by default.
+    ///
+    /// A loop that is shutting down alone is skipped while another one is not: turns go over the others.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let turns: Vec<_> = (0..4).map(|_| group.next().index()).collect();
+    /// assert_eq!(turns, [0, 1, 0, 1]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn next(&self) -> &EventLoop {
+        self.core.next()
+    }
+
+    /// Returns the loops, in order.
+    pub fn loops(&self) -> &[EventLoop] {
+        &self.core.loops
+    }
+
+    /// Returns the number of loops.
+    pub fn len(&self) -> usize {
+        self.core.loops.len()
+    }
+
+    /// Returns `false`: a group has at least one loop.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Starts the thread of every loop now, instead of on first use.
+    ///
+    /// # Errors
+    ///
+    /// The first error, naming the loop; loops that have started stay so, and all stay usable. A loop
+    /// that is shut down cannot be started any more: `BrokenPipe`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, State};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// group.start()?; // the first request will not have to wait for a thread
+    /// assert!(group.loops().iter().all(|ev| ev.state() == State::Started));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn start(&self) -> io::Result<()> {
+        for one in &self.core.loops {
+            let started = if one.state().is_shutdown() {
+                Err(RejectReason::ShutDown)
+            } else {
+                one.shared().ensure_started()
+            };
+            started.map_err(|reason| {
+                let error = io::Error::from(Rejected::new((), reason));
+                io::Error::new(error.kind(), format!("loop {}: {error}", one.index()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Spawns a future on [`next`](EventLoopGroup::next), or on another loop that accepts if that one closes meanwhile.
+    ///
+    /// A refusal shows in the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
+    /// back. For a future that is not `Send` see [`spawn_with`](EventLoopGroup::spawn_with).
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.core.spawn(future)
+    }
+
+    /// Spawns a future on the loop with this index.
+    ///
+    /// If there is no such loop the handle resolves to a refusal,
+    /// [`NoSuchLoop`](RejectReason::NoSuchLoop).
+    #[track_caller]
+    pub fn spawn_on<F>(&self, index: usize, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match self.core.loops.get(index) {
+            Some(one) => one.spawn(future),
+            None => self.core.refuse_stray(future, Location::caller()),
+        }
+    }
+
+    /// Makes a future on the next loop and runs it there; it need not be `Send`.
+    ///
+    /// `init` travels to the loop and what the future returns travels back: both have to be `Send`. A
+    /// refusal shows in the handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{cell::Cell, rc::Rc};
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let handle = group.spawn_with(|| {
+    ///     let local = Rc::new(Cell::new(1)); // never leaves the loop
+    ///     async move {
+    ///         loopgroup::yield_now().await;
+    ///         local.set(local.get() + 1);
+    ///         local.get()
+    ///     }
+    /// });
+    /// assert_eq!(group.block_on(handle).unwrap(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.core.spawn_with(init)
+    }
+
+    /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
+    ///
+    /// Another group, or another run of the program, may place the key elsewhere. The key stays with
+    /// its loop when that is shut down alone: then the handle resolves to a refusal.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoop, EventLoopGroup};
+    ///
+    /// let group = EventLoopGroup::new(4)?;
+    /// let home = || async { EventLoop::current().map(|ev| ev.index()) };
+    /// let one = group.block_on(group.spawn_keyed("user 7", home())).unwrap();
+    /// let two = group.block_on(group.spawn_keyed("user 7", home())).unwrap();
+    /// assert_eq!(one, two);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_keyed<K, F>(&self, key: &K, future: F) -> JoinHandle<F::Output>
+    where
+        K: Hash + ?Sized,
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.loop_for(key).spawn(future)
+    }
+
+    /// Returns the loop that `key` belongs to: the same one for the group's whole life.
+    ///
+    /// For what is not a `Send` future: `group.loop_for(&key).spawn_with(..)`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(4)?;
+    /// let home = group.loop_for("room 7");
+    /// let task = home.spawn_with(|| async { std::rc::Rc::new(7_u32).count_ones() });
+    /// assert_eq!(group.block_on(task).unwrap(), 3);
+    /// assert_eq!(group.loop_for("room 7"), home);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn loop_for<K: Hash + ?Sized>(&self, key: &K) -> &EventLoop {
+        let hash = self.core.keys.hash(key);
+        let index = (hash % self.core.loops.len() as u64) as usize;
+        &self.core.loops[index]
+    }
+
+    /// Spawns a future on the next loop, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason.
+    #[track_caller]
+    pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.core.try_spawn(future)
+    }
+
+    /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
+    ///
+    /// The loops go on to work and to accept until nothing has happened for the quiet period, or
+    /// nothing is left to do and nobody who could submit, or the timeout has passed. Each loop decides
+    /// for itself: one may end while a task on another one still wants to submit to it, and is refused.
+    ///
+    /// The first request sets the terms, later ones observe; [`shutdown_now`](EventLoopGroup::shutdown_now) shortens.
+    ///
+    /// ```
+    /// let report = loopgroup::EventLoopGroup::new(1)?.shutdown_gracefully().wait();
+    /// assert!(!report.loops()[0].started()); // never used: no thread, and over at once
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn shutdown_gracefully(&self) -> TerminationFuture {
+        self.request(Request::Graceful {
+            quiet: terms::QUIET,
+            timeout: terms::TIMEOUT,
+        })
+    }
+
+    /// Ends the group gracefully, on these terms.
+    ///
+    /// A task that waits for longer than `quiet` is cancelled at its end; if handlers wait for slow
+    /// things, see [`drain`](EventLoopGroup::drain). `timeout` bounds the shutdown also against tasks
+    /// that never come to rest. Each loop is quiet for itself: one without work ends although tasks of
+    /// another may still want to submit to it, and refuses them. `drain` keeps all until the last is done.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if `timeout` is shorter than `quiet`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// group.spawn(std::future::pending::<()>());
+    /// let quiet = Duration::from_millis(5);
+    /// let report = group.shutdown_gracefully_with(quiet, Duration::from_secs(5))?.wait();
+    /// assert_eq!(report.cancelled(), 1); // it waited for longer than 5 ms
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn shutdown_gracefully_with(
+        &self,
+        quiet: Duration,
+        timeout: Duration,
+    ) -> io::Result<TerminationFuture> {
+        Ok(self.request(terms::graceful(quiet, timeout)?))
+    }
+
+    /// Ends the group when no task is live or queued any more on any of its loops, or at `timeout`.
+    ///
+    /// Tasks go on to run, to wait and to spawn; a loop without work of its own stays until the others
+    /// are done. They close in one step: what tasks and hooks of the group submit to a started loop is accepted to the last. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.) A
+    /// task that would wait for ever should wait for
+    /// [`shutdown_requested`](crate::shutdown_requested) too; else it is cancelled at `timeout`. After
+    /// another request for shutdown this one changes nothing: the first sets the terms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Cause, EventLoopGroup};
+    /// use std::time::Duration;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// group.spawn(async { for _ in 0..100 { loopgroup::yield_now().await } });
+    /// let report = group.drain(Duration::from_secs(10)).wait();
+    /// assert_eq!(report.loops()[0].cause(), Cause::Drained);
+    /// assert_eq!((report.completed(), report.cancelled()), (1, 0));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn drain(&self, timeout: Duration) -> TerminationFuture {
+        let scope = Scope::Group;
+        self.request(Request::Drain { scope, timeout })
+    }
+
+    /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.
+    ///
+    /// When it has returned, nothing new is accepted. Shutdown hooks run all the same.
+    pub fn shutdown_now(&self) -> TerminationFuture {
+        self.request(Request::Now)
+    }
+
+    /// Observes the end of the group without asking for it.
+    pub fn termination(&self) -> TerminationFuture {
+        self.core.end.termination.future()
+    }
+
+    /// Says whether a shutdown of every loop was requested.
+    pub fn is_shutting_down(&self) -> bool {
+        self.all(State::is_shutting_down)
+    }
+
+    /// Says whether every loop refuses new work.
+    pub fn is_shutdown(&self) -> bool {
+        self.all(State::is_shutdown)
+    }
+
+    /// Says whether every loop has ended.
+    pub fn is_terminated(&self) -> bool {
+        self.all(State::is_terminated)
+    }
+
+    fn all(&self, ask: fn(State) -> bool) -> bool {
+        self.core.loops.iter().all(|one| ask(one.state()))
+    }
+
+    fn request(&self, request: Request) -> TerminationFuture {
+        self.core.request(request);
+        self.termination()
+    }
+}
+
+impl EventLoop {
+    /// Returns the loop's group; `None` once every handle of the group is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let ev = group.next().clone();
+    /// assert_eq!(ev.parent().map(|group| group.len()), Some(2));
+    /// drop(group);
+    /// assert!(ev.parent().is_none()); // a loop's handle keeps no group alive
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn parent(&self) -> Option<EventLoopGroup> {
+        let token = self.shared().parent.handles()?;
+        let token = token.downcast::<Token>().ok()?;
+        Some(EventLoopGroup::from_token(token))
+    }
+}
+
+impl fmt::Debug for EventLoopGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventLoopGroup")
+            .field("loops", &self.core.loops)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,82 @@
+//! What happens to a submission that finds the queue full.
+
+use std::time::Duration;
+
+use crate::event_loop::handle::EventLoop;
+
+/// What happens to a submission when `max_pending_tasks` are waiting already.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RejectPolicy, RejectReason};
+/// use std::sync::mpsc;
+///
+/// let group = EventLoopGroup::builder()
+///     .loops(1)
+///     .max_pending_tasks(2)
+///     .reject_policy(RejectPolicy::Reject)
+///     .build()?;
+/// let (started, wait) = mpsc::channel();
+/// let (release, blocked) = mpsc::channel::<()>();
+/// group.next().execute(move || {
+///     started.send(()).unwrap();
+///     blocked.recv().unwrap(); // the loop stands still, and its queue fills
+/// })?;
+/// wait.recv().unwrap();
+/// group.try_spawn(async {})?;
+/// group.try_spawn(async {})?;
+/// let third = group.try_spawn(async {}).unwrap_err();
+/// assert_eq!(third.reason(), RejectReason::QueueFull);
+/// release.send(()).unwrap();
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub enum RejectPolicy {
+    /// Refuse it at once: the default.
+    #[default]
+    Reject,
+    /// Try again, `retries` times, `interval` apart, then refuse. Callers that are loops themselves
+    /// are refused at once: a loop must not sleep.
+    Backoff {
+        /// How often to try again; not 0.
+        retries: u32,
+        /// How long to sleep between two tries; not zero.
+        interval: Duration,
+    },
+    /// Ask a function, with the number of the failed attempt, from 1. It runs on the submitting thread.
+    /// On the full loop itself [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only
+    /// when the caller returns.
+    Custom(fn(&EventLoop, u32) -> Verdict),
+}
+
+/// The answer of a custom [`RejectPolicy`].
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, RejectPolicy, Verdict};
+/// use std::time::Duration;
+///
+/// // Waits a little longer each time, ten times, and tells nobody but the last.
+/// let policy = RejectPolicy::Custom(|ev, attempt| {
+///     if attempt > 10 || ev.in_event_loop() {
+///         return Verdict::Reject;
+///     }
+///     std::thread::sleep(Duration::from_micros(100 * u64::from(attempt)));
+///     Verdict::Retry
+/// });
+/// let group = EventLoopGroup::builder().loops(1).max_pending_tasks(8).reject_policy(policy).build()?;
+/// let tasks: Vec<_> = (0..100).map(|n| group.spawn(async move { n })).collect();
+/// let accepted = tasks.into_iter().filter_map(|task| group.block_on(task).ok()).count();
+/// assert!(accepted >= 8);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Refuse the submission.
+    Reject,
+    /// Try again at once; the function may wait before it answers so.
+    Retry,
+}

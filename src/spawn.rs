@@ -1,0 +1,199 @@
+//! Spawning on the current loop, or in the group of the current thread.
+//!
+//! With no context the short forms panic, at the caller's line and with a sentence that says what is missing; the `try_`
+//! forms hand the future back.
+
+use std::future::Future;
+use std::panic::Location;
+
+use crate::error::{RejectReason, Rejected};
+use crate::event_loop::context;
+use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::shared::Runnable;
+use crate::group::core::GroupCore;
+use crate::group::entered::{entered_group, no_context};
+use crate::sync::Arc;
+use crate::task::join::JoinHandle;
+use crate::task::{self, Task};
+use crate::this_thread;
+
+/// Spawns a future on the next loop of the current group: the loop's own, or that of `group.block_on`.
+///
+/// A refusal shows in the handle. For a future that is not `Send` see [`spawn_local`].
+///
+/// # Panics
+///
+/// If the thread is neither a loop nor inside `group.block_on`; see [`try_spawn`].
+///
+/// # Examples
+///
+/// ```
+/// let group = loopgroup::EventLoopGroup::new(2)?;
+/// let answer = group.block_on(async { loopgroup::spawn(async { 42 }).await });
+/// assert_eq!(answer.unwrap(), 42);
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    // The chooser is user code: it is asked with no borrow of the context.
+    if let Some(local) = context::current() {
+        return GroupCore::of(&local).spawn(future);
+    }
+    match entered_group() {
+        Some(group) => group.spawn(future),
+        None => no_context("spawn"),
+    }
+}
+
+/// Spawns a future on the next loop of the current group, or hands it back.
+///
+/// # Errors
+///
+/// [`Rejected`] carries the future and the reason, [`NoContext`](RejectReason::NoContext) if the
+/// thread is neither a loop nor inside `group.block_on`.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+///
+/// let rejected = loopgroup::try_spawn(async {}).unwrap_err();
+/// assert_eq!(rejected.reason(), RejectReason::NoContext);
+/// ```
+#[track_caller]
+pub fn try_spawn<F>(future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    if let Some(local) = context::current() {
+        return GroupCore::of(&local).try_spawn(future);
+    }
+    match entered_group() {
+        Some(group) => group.try_spawn(future),
+        None => Err(Rejected::new(future, RejectReason::NoContext)),
+    }
+}
+
+/// Spawns a future on this very loop; it need not be `Send`.
+///
+/// A refusal shows in the handle.
+///
+/// # Panics
+///
+/// If the thread is not a loop; see [`try_spawn_local`].
+///
+/// # Examples
+///
+/// ```
+/// use std::rc::Rc;
+///
+/// let length = loopgroup::run(async {
+///     let text = Rc::new("loop");
+///     loopgroup::spawn_local(async move { text.len() }).await.unwrap()
+/// })?;
+/// assert_eq!(length, 4);
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let location = Location::caller();
+    if !this_thread::is_loop() {
+        no_context("spawn_local");
+    }
+    // The task is made first, and refused through its handle if need be: a future that is handed back is
+    // moved twice more. One look at the loop, under which no user code runs.
+    let made = context::with_local(|local| {
+        let (runnable, task) = task::new_local(&local.shared, future, location);
+        if local.shared.is_open() && local.shared.bound.is_none() {
+            local.push_main(runnable);
+            (task, None)
+        } else {
+            (task, Some(runnable))
+        }
+    });
+    match made {
+        Some((task, None)) => JoinHandle::of_task(task),
+        Some((task, Some(runnable))) => enqueue_or_refuse(task, runnable, location),
+        // A loop whose thread-locals are destroyed, because a task of it ends the process.
+        None => no_context("spawn_local"),
+    }
+}
+
+/// The way of a task that finds its loop closed, or below a bound.
+#[cold]
+fn enqueue_or_refuse<T>(
+    task: Task<T>,
+    runnable: Runnable,
+    location: &'static Location<'static>,
+) -> JoinHandle<T> {
+    let home = Arc::clone(&runnable.metadata().0);
+    match home.enqueue_made(runnable, Lane::Main, Urgency::Now) {
+        Ok(()) => JoinHandle::of_task(task),
+        Err(reason) => {
+            home.note_refusal(reason, location);
+            JoinHandle::refused(reason)
+        }
+    }
+}
+
+/// Spawns a future on this very loop, or hands it back; it need not be `Send`.
+///
+/// # Errors
+///
+/// [`Rejected`] carries the future and the reason, [`NoContext`](RejectReason::NoContext) if the
+/// thread is not a loop.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+///
+/// let rejected = loopgroup::try_spawn_local(async {}).unwrap_err();
+/// assert_eq!(rejected.reason(), RejectReason::NoContext);
+/// ```
+#[track_caller]
+pub fn try_spawn_local<F>(future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    try_spawn_local_at(future, Location::caller())
+}
+
+fn try_spawn_local_at<F>(
+    future: F,
+    location: &'static Location<'static>,
+) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let Some(home) = context::with_local(|local| Arc::clone(&local.shared)) else {
+        return Err(Rejected::new(future, RejectReason::NoContext));
+    };
+    let mut future = Some(future);
+    let mut made = None;
+    let queued = home.enqueue(Lane::Main, Urgency::Now, || {
+        let future = future.take().expect("the task is made once");
+        let (runnable, task) = task::new_local(&home, future, location);
+        made = Some(task);
+        runnable
+    });
+    match (queued, made, future) {
+        (Err(reason), _, Some(future)) => {
+            home.note_refusal(reason, location);
+            Err(Rejected::new(future, reason))
+        }
+        (_, Some(task), _) => Ok(JoinHandle::of_task(task)),
+        (_, None, _) => unreachable!("a future that was taken is a task"),
+    }
+}

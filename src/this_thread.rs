@@ -1,0 +1,141 @@
+//! What the current thread is to this crate, in plain cells.
+//!
+//! - A read is one load: the cells have no destructor, so they can also be read while thread-locals are destroyed.
+//! - They mirror [`context`](crate::event_loop::context), which owns the loop of a thread and writes them.
+
+use std::cell::Cell;
+use std::ptr;
+use std::task::Waker;
+
+use crate::event_loop::budget;
+use crate::sync::thread_local;
+
+struct ThisThread {
+    /// Address of the shared half of the loop that runs on this thread; null if there is none.
+    home: Cell<*const ()>,
+    /// Index of that loop.
+    index: Cell<usize>,
+    /// Data pointer of the waker that this crate polls with; identifies our own wakers, which never panic.
+    own_waker: Cell<*const ()>,
+    exit: Cell<Exit>,
+}
+
+/// Whether this thread is about to stop being a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    No,
+    /// The loop with this index has left the thread, but has not notified all observers of its end.
+    Loop(usize),
+    /// The thread was started by this crate and has nothing left to do.
+    Thread,
+}
+
+thread_local! {
+    static THIS: ThisThread = const {
+        ThisThread {
+            home: Cell::new(ptr::null()),
+            index: Cell::new(0),
+            own_waker: Cell::new(ptr::null()),
+            exit: Cell::new(Exit::No),
+        }
+    };
+}
+
+/// Notes that a loop runs on this thread, or with a null address that none does.
+pub(crate) fn set_loop(home: *const (), index: usize) {
+    THIS.with(|this| {
+        this.home.set(home);
+        this.index.set(index);
+    });
+}
+
+/// Whether the loop whose shared half has this address runs on this thread.
+#[inline]
+pub(crate) fn is_home(home: *const ()) -> bool {
+    THIS.with(|this| this.home.get()) == home
+}
+
+/// Whether a loop runs on this thread.
+#[inline]
+pub(crate) fn is_loop() -> bool {
+    !THIS.with(|this| this.home.get()).is_null()
+}
+
+/// Panics on the thread of a loop, also while the loop announces its end: a wait there would block the loop.
+#[track_caller]
+pub(crate) fn refuse_on_loop(what: &str) {
+    let index = THIS.with(|this| match this.exit.get() {
+        _ if !this.home.get().is_null() => Some(this.index.get()),
+        Exit::Loop(index) => Some(index),
+        Exit::No | Exit::Thread => None,
+    });
+    if let Some(index) = index {
+        panic!(
+            "{what} was called on the thread of event loop {index}: it would block the loop and \
+             every task on it, and deadlock if it waits for one of them. Await the future instead, \
+             or move the waiting to another thread with loopgroup::blocking::unblock"
+        );
+    }
+}
+
+/// Notes that loop `index` ends on this thread, until the guard is dropped: its observers must not wait for it here.
+pub(crate) fn end_loop(index: usize) -> EndGuard {
+    EndGuard(THIS.with(|this| this.exit.replace(Exit::Loop(index))))
+}
+
+/// Restores what the thread was before [`end_loop`].
+#[derive(Debug)]
+pub(crate) struct EndGuard(Exit);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        THIS.with(|this| this.exit.set(self.0));
+    }
+}
+
+/// Notes that this thread, which the crate has started, is about to exit.
+pub(crate) fn leave() {
+    THIS.with(|this| this.exit.set(Exit::Thread));
+}
+
+/// Whether this thread was started by the crate and is about to exit: a thread that joins it is waiting already.
+pub(crate) fn is_leaving() -> bool {
+    THIS.with(|this| this.exit.get()) == Exit::Thread
+}
+
+/// Notes the waker that a future is about to be polled with, which is one of this crate's own.
+#[inline]
+pub(crate) fn note_own_waker(waker: &Waker) {
+    THIS.with(|this| this.own_waker.set(waker.data()));
+}
+
+/// Notes that the poll has ended: the waker may be freed and its address be reused.
+#[inline]
+pub(crate) fn forget_own_waker() {
+    THIS.with(|this| this.own_waker.set(ptr::null()));
+}
+
+/// Whether this is the waker that this crate polls with.
+pub(crate) fn is_own_waker(waker: &Waker) -> bool {
+    !waker.data().is_null() && THIS.with(|this| this.own_waker.get()) == waker.data()
+}
+
+/// Notes a waker, and starts a budget, for as long as this lives: for a poll whose panics unwind to its caller.
+pub(crate) struct OwnWaker {
+    _budget: budget::Outer,
+}
+
+impl OwnWaker {
+    pub(crate) fn note(waker: &Waker) -> OwnWaker {
+        note_own_waker(waker);
+        OwnWaker {
+            _budget: budget::begin(),
+        }
+    }
+}
+
+impl Drop for OwnWaker {
+    fn drop(&mut self) {
+        forget_own_waker();
+    }
+}

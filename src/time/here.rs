@@ -1,0 +1,72 @@
+//! The timers and the clock of the current thread: of its loop, or of its `block_on`.
+
+use std::time::Instant;
+
+use crate::clock::{self, Clock};
+use crate::event_loop::context;
+use crate::sync;
+use crate::this_thread;
+use crate::time::block_on;
+use crate::time::timers::{HomeId, Timers};
+
+/// Reads the clock of the current loop: the system's, or that of a
+/// [`TestLoop`](crate::testing::TestLoop).
+///
+/// A thread that is no loop reads the system's clock inside [`block_on`](crate::block_on). Elsewhere it reads that
+/// of the test loop that it made last, while one lives.
+///
+/// Code that asks here instead of [`Instant::now`] can be tested in virtual time.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::testing::TestLoop;
+/// use loopgroup::time::{now, sleep};
+/// use std::time::Duration;
+///
+/// let hour = Duration::from_secs(3600);
+/// let passed = TestLoop::new().block_on(async move {
+///     let start = now();
+///     sleep(hour).await;
+///     now() - start
+/// });
+/// assert_eq!(passed, hour);
+/// ```
+pub fn now() -> Instant {
+    context::with_local(|local| local.timers.read_clock())
+        .or_else(block_on::read_clock)
+        .or_else(|| clock::of_test().map(|clock| clock.now()))
+        .unwrap_or_else(sync::now)
+}
+
+/// The clock that [`now`] reads.
+pub(super) fn clock_here() -> Clock {
+    let outside = || {
+        let test = clock::of_test().filter(|_| !block_on::is_inside());
+        test.map_or(Clock::System, Clock::Virtual)
+    };
+    context::with_local(|local| local.shared.config.clock.clone()).unwrap_or_else(outside)
+}
+
+/// Whether a timer can be polled on this thread.
+pub(crate) fn has_timers() -> bool {
+    here(|_| ()).is_some()
+}
+
+/// The timers of this thread, to arm one; `look` must not call foreign code.
+pub(super) fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
+    if this_thread::is_loop() {
+        context::with_local(|local| look(&local.timers))
+    } else {
+        block_on::here(look)
+    }
+}
+
+/// The timers of this thread, if they are `home`; `look` must not call foreign code.
+pub(super) fn at<R>(home: HomeId, look: impl FnOnce(&Timers) -> R) -> Option<R> {
+    let mut look = Some(look);
+    let mut once = |timers: &Timers| (look.take().expect("called once"))(timers);
+    context::with_local(|local| (local.timers.home() == home).then(|| once(&local.timers)))
+        .flatten()
+        .or_else(|| block_on::at(home, &mut once))
+}

@@ -1,0 +1,91 @@
+//! Containing panics of user code.
+//!
+//! - Every call into user code that no caller awaits runs under [`contain`]: a loop never unwinds because of a task, a
+//!   destructor, a hook, a waker, a chooser or a factory.
+//! - A payload is user data with a destructor: [`discard`] drops it under `contain` as well.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The payload of a panic.
+pub(crate) type Payload = Box<dyn Any + Send>;
+
+/// Calls user code; a panic ends here.
+pub(crate) fn contain<R>(call: impl FnOnce() -> R) -> Result<R, Payload> {
+    // Unwind safety: callers hand in values that are not looked at again after a panic.
+    catch_unwind(AssertUnwindSafe(call))
+}
+
+/// Drops user data; a panic of its destructor ends here, and so does one of its payload.
+pub(crate) fn contain_drop<T>(value: T) -> Result<(), Payload> {
+    contain(|| drop(value))
+}
+
+/// Payloads in a row, each out of the destructor of the one before, that are dropped.
+const PAYLOADS: usize = 8;
+
+/// Forgets a payload that nobody wants to see.
+pub(crate) fn discard(mut payload: Payload) {
+    for _ in 0..PAYLOADS {
+        match contain_drop(payload) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
+    }
+    // A chain of those has an end only if we stop asking: this one is leaked on purpose.
+    let _ = Box::leak(payload);
+}
+
+/// The text of a payload, as the standard panic hook would show it.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        text
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text
+    } else {
+        "Box<dyn Any>"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, AtomicUsize, Ordering};
+
+    /// Counts its drop, and panics in it with the next of its kind.
+    struct Chain {
+        left: usize,
+        drops: Arc<AtomicUsize>,
+    }
+
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::SeqCst);
+            if self.left > 0 {
+                let (left, drops) = (self.left - 1, Arc::clone(&self.drops));
+                std::panic::resume_unwind(Box::new(Chain { left, drops }));
+            }
+        }
+    }
+
+    #[test]
+    fn payloads_that_panic_when_they_go_are_dropped_too_but_not_for_ever() {
+        for (left, dropped) in [(0, 1), (1, 2), (PAYLOADS - 1, PAYLOADS)] {
+            let drops = Arc::new(AtomicUsize::new(0));
+            discard(Box::new(Chain {
+                left,
+                drops: Arc::clone(&drops),
+            }));
+            assert_eq!(drops.load(Ordering::SeqCst), dropped);
+            assert_eq!(Arc::strong_count(&drops), 1, "nothing is left of it");
+        }
+        // One that goes on and on is not asked for ever. It has no size, so that not a byte leaks here.
+        struct Endless;
+        impl Drop for Endless {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new(Endless));
+            }
+        }
+        discard(Box::new(Endless));
+    }
+}
