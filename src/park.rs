@@ -1,44 +1,44 @@
-//! A parking place for one thread, with a permit of its own.
+//! A parker for one thread, with its own permit.
 //!
 //! - `unpark` before `park` is remembered: the next `park` returns at once and takes the permit.
 //! - Any number of `unpark`s leave one permit.
-//! - It does not use the thread's park token: user code may use that for itself.
+//! - It does not use the thread's park token, which user code may use for itself.
 
 use std::time::Duration;
 
 use crate::sync::{self, Condvar, Mutex};
 
-/// The parking place.
+/// Blocks one thread until another one leaves a permit.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
     permit: Mutex<bool>,
-    arrival: Condvar,
+    permit_left: Condvar,
 }
 
 impl Parker {
     pub(crate) fn new() -> Parker {
         Parker {
             permit: Mutex::new(false),
-            arrival: Condvar::new(),
+            permit_left: Condvar::new(),
         }
     }
 
-    /// Waits for a permit and takes it; `timeout` of `None` waits for ever.
+    /// Waits for a permit and takes it; a `timeout` of `None` waits for ever.
     ///
     /// Returns whether a permit was taken.
     pub(crate) fn park(&self, timeout: Option<Duration>) -> bool {
-        // A deadline past the end of the clock is the same as none.
+        // A deadline beyond the range of the clock is the same as none.
         let deadline = timeout.and_then(|timeout| sync::now().checked_add(timeout));
         let mut permit = self.permit.lock();
         while !*permit {
             permit = match deadline {
-                None => self.arrival.wait(permit),
+                None => self.permit_left.wait(permit),
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(sync::now());
                     if left.is_zero() {
                         return false;
                     }
-                    self.arrival.wait_timeout(permit, left)
+                    self.permit_left.wait_timeout(permit, left)
                 }
             };
         }
@@ -46,7 +46,7 @@ impl Parker {
         true
     }
 
-    /// Whether a permit was left.
+    /// Whether there is a permit.
     pub(crate) fn has_permit(&self) -> bool {
         *self.permit.lock()
     }
@@ -54,11 +54,11 @@ impl Parker {
     /// Leaves a permit and wakes the parked thread.
     pub(crate) fn unpark(&self) {
         *self.permit.lock() = true;
-        self.arrival.notify_one();
+        self.permit_left.notify_one();
     }
 }
 
-/// The next whole millisecond, as the selector counts.
+/// Rounds up to whole milliseconds, like the selector.
 pub(crate) fn round_up(timeout: Duration) -> Duration {
     const MILLI: u32 = 1_000_000;
     let over = timeout.subsec_nanos() % MILLI;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_end_is_ended_from_another_thread() {
+    fn an_unlimited_wait_is_ended_from_another_thread() {
         let parker = Arc::new(Parker::new());
         let other = Arc::clone(&parker);
         let thread = std::thread::spawn(move || other.unpark());

@@ -1,10 +1,10 @@
-//! What a shutdown did, in figures that add up.
+//! The report of a shutdown: counts that add up.
 //!
-//! - Figures cover the whole life of a loop: `accepted = completed + panicked + cancelled`.
-//! - `running` tells some of these apart and is no part of the sum: jobs of a blocking group that overran
-//!   the timeout. The end waits for them, so each has completed or panicked in the end.
-//! - A group's figures are the sums over its loops; nothing is hidden behind a success.
-//! - `rejected` alone goes on counting after the end: a submission that is refused later is still
+//! - The counts cover the whole life of a loop: `accepted = completed + panicked + cancelled`.
+//! - `running` marks some of these and is not part of the sum: jobs of a blocking group that overran
+//!   the timeout. The group waits for them to end, so each has also completed or panicked.
+//! - A group's counts are the sums over its loops; a success hides no failure.
+//! - Only `rejected` keeps counting after the end: a submission that is refused later is still
 //!   an attempt, and `attempted = accepted + rejected` stays true whenever it is read.
 
 use std::fmt;
@@ -36,18 +36,18 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Nothing happened for the whole quiet period.
+    /// There was no activity for the whole quiet period.
     Quiet,
-    /// Nothing was left to do and nobody was left who could submit; or, at a graceful shutdown, the loop was
-    /// never used.
+    /// No work was left and no handle was left that could submit more; or, at a graceful shutdown,
+    /// the loop was never used.
     Idle,
-    /// `drain`: no task was live or queued any more.
+    /// `drain`: no task was live or queued any longer.
     Drained,
     /// The timeout of the shutdown passed first.
     Timeout,
     /// `shutdown_now`.
     Now,
-    /// The loop could not go on; [`LoopReport::error`] says why.
+    /// The loop could not continue; [`LoopReport::error`] says why.
     Failed,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What one loop did in its life, and how it ended.
+/// What one loop did during its life, and how it ended.
 ///
 /// # Examples
 ///
@@ -93,18 +93,18 @@ pub struct LoopReport {
     pub(crate) requested_at: Instant,
     pub(crate) ended_at: Instant,
     pub(crate) figures: Figures,
-    /// Shared with the loop: refusals after the end are counted too.
+    /// Shared with the loop, so that refusals after the end are counted too.
     pub(crate) rejected: Arc<AtomicU64>,
 }
 
-/// The countable part of a report.
+/// The counts of a report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) accepted: u64,
     pub(crate) completed: u64,
     pub(crate) panicked: u64,
     pub(crate) cancelled: u64,
-    /// Jobs that the timeout found running; a loop has none.
+    /// Jobs that were running when the timeout passed; always 0 for a loop.
     pub(crate) running: u64,
     pub(crate) hooks_run: u64,
     pub(crate) hooks_panicked: u64,
@@ -117,7 +117,7 @@ impl LoopReport {
         self.index
     }
 
-    /// Says whether the loop ever had a thread.
+    /// Returns whether the loop ever had a thread.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ impl LoopReport {
         self.started
     }
 
-    /// Says why the loop ended.
+    /// Returns why the loop ended.
     pub fn cause(&self) -> Cause {
         self.cause
     }
@@ -164,13 +164,13 @@ impl LoopReport {
         self.ended_at.saturating_duration_since(self.requested_at)
     }
 
-    /// Returns how many tasks the loop accepted: futures, closures, scheduled ones and visits of
+    /// Returns how many tasks the loop accepted: futures, closures, scheduled closures and visits to
     /// [`LoopBound`](crate::LoopBound) values alike.
     pub fn accepted(&self) -> u64 {
         self.figures.accepted
     }
 
-    /// Returns how many tasks ran to their end.
+    /// Returns how many tasks ran to completion.
     pub fn completed(&self) -> u64 {
         self.figures.completed
     }
@@ -180,16 +180,16 @@ impl LoopReport {
         self.figures.panicked
     }
 
-    /// Returns how many tasks were accepted and dropped before their end.
+    /// Returns how many tasks were accepted and dropped before they completed.
     pub fn cancelled(&self) -> u64 {
         self.figures.cancelled
     }
 
-    /// Returns how many jobs of a [`BlockingGroup`](crate::blocking::BlockingGroup) still ran when the
-    /// timeout of its shutdown passed; always 0 for an event loop.
+    /// Returns how many jobs of a [`BlockingGroup`](crate::blocking::BlockingGroup) were still
+    /// running when the timeout of its shutdown passed; always 0 for an event loop.
     ///
-    /// A job that has begun cannot be stopped, and the end waits for it: it is counted here, and again by its
-    /// end, as completed or panicked.
+    /// A job that has begun cannot be stopped, and the group waits for it to end: it is counted
+    /// here, and again when it ends, as completed or panicked.
     ///
     /// # Examples
     ///
@@ -239,8 +239,9 @@ impl LoopReport {
         self.figures.channels_closed
     }
 
-    /// Says whether everything that was accepted completed, no job overran the timeout, no hook panicked and
-    /// the loop did not fail. Refusals do not count: what was refused was handed back or said so.
+    /// Returns whether every accepted task completed, no job overran the timeout, no hook panicked
+    /// and the loop did not fail. Refusals do not count: a refused submission was handed back or
+    /// reported as refused.
     pub fn is_clean(&self) -> bool {
         self.error.is_none()
             && self.cause != Cause::Failed
@@ -251,7 +252,7 @@ impl LoopReport {
     }
 }
 
-/// What a group did in its life, and how it ended: the result of a
+/// What a group did during its life, and how it ended: the result of a
 /// [`TerminationFuture`](crate::TerminationFuture).
 ///
 /// # Examples
@@ -297,7 +298,7 @@ impl TerminationReport {
         }
     }
 
-    /// Returns the reports of the single loops, in order.
+    /// Returns the reports of the individual loops, in order.
     pub fn loops(&self) -> &[LoopReport] {
         &self.loops
     }
@@ -307,14 +308,14 @@ impl TerminationReport {
         self.elapsed
     }
 
-    /// Says whether every loop is [clean](LoopReport::is_clean).
+    /// Returns whether every loop is [clean](LoopReport::is_clean).
     ///
     /// # Examples
     ///
     /// ```
     /// let group = loopgroup::EventLoopGroup::new(1)?;
     /// group.spawn(std::future::pending::<()>());
-    /// assert!(!group.shutdown_now().wait().is_clean()); // something was cut off
+    /// assert!(!group.shutdown_now().wait().is_clean()); // a task was cancelled
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_clean(&self) -> bool {
@@ -326,7 +327,7 @@ impl TerminationReport {
         self.sum(LoopReport::accepted)
     }
 
-    /// Returns how many tasks ran to their end.
+    /// Returns how many tasks ran to completion.
     pub fn completed(&self) -> u64 {
         self.sum(LoopReport::completed)
     }
@@ -336,7 +337,7 @@ impl TerminationReport {
         self.sum(LoopReport::panicked)
     }
 
-    /// Returns how many tasks were accepted and dropped before their end.
+    /// Returns how many tasks were accepted and dropped before they completed.
     pub fn cancelled(&self) -> u64 {
         self.sum(LoopReport::cancelled)
     }
@@ -354,7 +355,7 @@ impl TerminationReport {
     /// let group = loopgroup::EventLoopGroup::new(1)?;
     /// let report = group.shutdown_now().wait();
     /// drop(group.spawn(async {})); // too late
-    /// assert_eq!(report.rejected(), 1); // counted all the same
+    /// assert_eq!(report.rejected(), 1); // still counted
     /// assert!(report.is_clean());
     /// # std::io::Result::Ok(())
     /// ```

@@ -1,10 +1,11 @@
-//! The only place that names `std::sync` locks and atomics.
+//! The only module that uses `std::sync` locks and atomics directly.
 //!
-//! - A lock here never reports poisoning: nothing of this crate calls user code with a lock held,
-//!   so a panic under a lock is a bug of ours and is not made worse by a second one.
-//! - Every protocol file imports from here — locks, atomics, threads, thread-locals, the time, the wait in a
-//!   selector — which lets a model checker swap the primitives in one place: `tests/loom` and `tests/shuttle`
-//!   do. `Arc` is not swapped: what a count of references does is left to the standard library.
+//! - A lock here never reports poisoning: this crate calls no user code with a lock held, so a panic
+//!   under a lock is a bug of this crate, which a second panic would only make worse.
+//! - Every module with a protocol imports locks, atomics, threads, thread-locals, the clock and the
+//!   wait in a selector from here, so that a model checker can replace them in one place:
+//!   `tests/loom` and `tests/shuttle` do. `Arc` is not replaced: reference counting is left to the
+//!   standard library.
 
 #[cfg(loom)]
 pub(crate) mod loom;
@@ -23,7 +24,7 @@ pub(crate) use std::sync::{Arc, Weak};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// What the system has.
+/// The primitives of the standard library.
 #[cfg(not(any(loom, shuttle)))]
 mod imp {
     pub(crate) use std::sync::atomic::{
@@ -56,8 +57,9 @@ mod imp {
     }
 }
 
-/// Numbers that belong to the process or are made in a constant, order nothing and decide nothing that
-/// somebody waits for: ids, figures, whose turn it is. A model checker leaves them alone.
+/// Primitives for values that belong to the process or are created in a constant, that order no
+/// other access and that no wait depends on: ids, counts, round-robin positions. Model checkers do
+/// not replace them.
 pub(crate) mod plain {
     pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
 
@@ -108,7 +110,7 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a notification or until `timeout` has passed; may also return for no reason.
+    /// Waits for a notification or until `timeout` has passed; may also wake spuriously.
     pub(crate) fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

@@ -1,14 +1,15 @@
-//! The end of a group, as a future that anybody may await.
+//! The termination of a group or loop, as a future that any task or thread may wait for.
 //!
-//! - Each child counts down once; the last one makes the report.
+//! - Each child counts down once; the last one creates the report.
 //! - Any number of futures, in any runtime or thread, see the same report; one created after the
 //!   end is ready at once.
-//! - Wakers are woken outside the lock, each one contained: a panicking waker does not keep the
-//!   others from their news.
-//! - What nobody else is left to do may be left to the observers: the first that looks after the appointed
-//!   moment does it, with no lock held, and one that waits looks at that moment.
+//! - Wakers are woken outside the lock, and panics are contained one by one: a waker that panics
+//!   does not keep the others from being woken.
+//! - A call that no thread is left to make can be deferred to the observers: the first one that
+//!   polls or waits at its due time or later makes it, with no lock held, and an observer that
+//!   blocks wakes up at that time.
 //! - `wait` also joins the threads that this crate started, so that nothing of a loop is left
-//!   when it returns. A thread that nobody can wait for any more is let go: a waker that outlives
+//!   when it returns. A thread that no future can join any more is detached: a waker that outlives
 //!   its loop keeps the loop's termination, but not the stack of a thread that has ended.
 
 use std::fmt;
@@ -30,12 +31,13 @@ use crate::waiters::Waiters;
 /// Locked for the whole join, so that every waiter returns after it.
 pub(crate) type ThreadSlot = Arc<Mutex<Option<JoinHandle<()>>>>;
 
-/// Threads to join: kept by the futures that may do so, and by whoever may make such a future.
+/// Threads to join: kept by the futures that may do so, and by the terminations that may create
+/// such a future.
 type Threads = Mutex<Vec<ThreadSlot>>;
 
-/// The state that all futures of one group or loop share.
+/// The state shared by all futures of one group or loop.
 pub(crate) struct Termination {
-    state: Mutex<State>,
+    state: Mutex<TerminationState>,
     ended: Condvar,
     threads: Mutex<Arc<Threads>>,
     /// Submissions that were refused before a loop was chosen.
@@ -43,14 +45,14 @@ pub(crate) struct Termination {
     on_panic: Option<Arc<PanicHandler>>,
 }
 
-/// What is left to the observers, and when it is due.
-struct Duty {
+/// A call that is deferred to the observers, and when it is due.
+struct DeferredCall {
     at: Instant,
     call: Box<dyn FnOnce() + Send>,
 }
 
-struct State {
-    duty: Option<Duty>,
+struct TerminationState {
+    deferred: Option<DeferredCall>,
     children: Vec<Option<LoopReport>>,
     remaining: usize,
     report: Option<TerminationReport>,
@@ -60,8 +62,8 @@ struct State {
 impl Termination {
     pub(crate) fn new(children: usize, on_panic: Option<Arc<PanicHandler>>) -> Arc<Termination> {
         Arc::new(Termination {
-            state: Mutex::new(State {
-                duty: None,
+            state: Mutex::new(TerminationState {
+                deferred: None,
                 children: vec![None; children],
                 remaining: children,
                 report: None,
@@ -74,7 +76,7 @@ impl Termination {
         })
     }
 
-    /// Notes the end of child `index`; the last one resolves every future.
+    /// Records the end of child `index`; the last one resolves every future.
     pub(crate) fn child_done(&self, index: usize, child: LoopReport) {
         // A loop's own termination has one child, whatever the loop's index in its group.
         let loop_index = child.index;
@@ -96,36 +98,42 @@ impl Termination {
             .wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
 
-    /// Has `call` called by the first observer that looks at `at` or later.
+    /// Defers `call` to the first observer that polls or waits at `at` or later.
     pub(crate) fn leave_to_observers(&self, at: Instant, call: Box<dyn FnOnce() + Send>) {
-        self.state.lock().duty = Some(Duty { at, call });
-        // Those that wait already wait until then at most from now on.
+        self.state.lock().deferred = Some(DeferredCall { at, call });
+        // Observers that already wait have to wake up at `at`.
         self.ended.notify_all();
     }
 
-    /// Does what is due, with the lock released meanwhile.
-    fn look<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while let Some(duty) = state.duty.take_if(|duty| sync::now() >= duty.at) {
+    /// Makes the deferred call if it is due, with the lock released meanwhile.
+    fn run_deferred<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, TerminationState>,
+    ) -> MutexGuard<'a, TerminationState> {
+        while let Some(deferred) = state
+            .deferred
+            .take_if(|deferred| sync::now() >= deferred.at)
+        {
             drop(state);
-            (duty.call)();
+            (deferred.call)();
             state = self.state.lock();
         }
         state
     }
 
-    /// Keeps a thread to be joined by [`TerminationFuture::wait`].
+    /// Adds a thread for [`TerminationFuture::wait`] to join.
     pub(crate) fn adopt(&self, thread: ThreadSlot) {
         self.threads().lock().push(thread);
     }
 
-    /// Forgets a thread that did not come to be.
+    /// Removes a thread that failed to start, or that has exited and needs no join.
     pub(crate) fn disown(&self, thread: &ThreadSlot) {
         self.threads()
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
     }
 
-    /// Leaves the threads to the futures that there are: nobody can ask for another one.
+    /// Leaves the threads to the existing futures: no further one can be requested.
     pub(crate) fn abandon(&self) {
         let abandoned = std::mem::take(&mut *self.threads.lock());
         drop(abandoned);
@@ -150,11 +158,11 @@ impl Termination {
     fn wait(&self, deadline: Option<Instant>) -> Option<TerminationReport> {
         let mut state = self.state.lock();
         loop {
-            state = self.look(state);
+            state = self.run_deferred(state);
             if let Some(report) = &state.report {
                 return Some(report.clone());
             }
-            let due = state.duty.as_ref().map(|duty| duty.at);
+            let due = state.deferred.as_ref().map(|deferred| deferred.at);
             state = match earlier(deadline, due) {
                 None => self.ended.wait(state),
                 Some(until) => {
@@ -173,10 +181,10 @@ impl Termination {
 /// Resolves to the [`TerminationReport`] once every loop has ended.
 ///
 /// It only observes: dropping it changes nothing, and any number of clones may be awaited in any
-/// runtime, or waited for in any thread that is not a loop. Awaited again after it was ready it gives
+/// runtime, or waited for on any thread that is not a loop. Polled again after it was ready, it returns
 /// the report again.
 ///
-/// When it resolves every task is gone, but the threads may still be on their way out;
+/// When it resolves every task has been dropped, but the threads may still be about to exit;
 /// [`wait`](TerminationFuture::wait) also joins them.
 ///
 /// # Cancel safety
@@ -195,7 +203,7 @@ impl Termination {
 /// assert!(observer.wait().is_clean()); // the same report, from another future
 /// # std::io::Result::Ok(())
 /// ```
-#[must_use = "the shutdown goes on without it, but nobody sees its end; await it, or call wait()"]
+#[must_use = "the shutdown continues without it, but its end is not observed; await it, or call wait()"]
 pub struct TerminationFuture {
     termination: Arc<Termination>,
     threads: Arc<Threads>,
@@ -203,20 +211,20 @@ pub struct TerminationFuture {
 }
 
 impl TerminationFuture {
-    /// Blocks until the end and joins the threads that the group started.
+    /// Blocks until termination and joins the threads that the group started.
     ///
     /// # Panics
     ///
     /// On a thread that is an event loop, of any group: the loop would wait for itself or for a
-    /// sibling that waits for it. Await the future instead. (A job of a blocking group must not wait for the
-    /// end of its own group either, which waits for the job; that is not noticed.)
+    /// sibling that waits for it. Await the future instead. (A job of a blocking group must not
+    /// wait for the end of its own group either, which waits for the job; that is not detected.)
     ///
     /// # Examples
     ///
     /// ```
     /// let group = loopgroup::EventLoopGroup::new(2)?;
     /// group.start()?;
-    /// let report = group.shutdown_now().wait(); // both threads are gone now
+    /// let report = group.shutdown_now().wait(); // both threads have exited
     /// assert!(report.loops().iter().all(|one| one.started()));
     /// # std::io::Result::Ok(())
     /// ```
@@ -227,8 +235,8 @@ impl TerminationFuture {
             .termination
             .wait(None)
             .expect("a wait without deadline ends with a report");
-        // A thread-local destructor of a loop's thread must join neither itself nor a sibling that
-        // does the same.
+        // A thread-local destructor on a loop's thread must join neither its own thread nor that of
+        // a sibling that does the same.
         if this_thread::is_leaving() {
             return report;
         }
@@ -236,19 +244,19 @@ impl TerminationFuture {
         for slot in threads {
             let mut slot = slot.lock();
             if let Some(thread) = slot.take() {
-                // A loop contains every panic; one in a thread-local destructor is not ours.
+                // A loop contains every panic; one in a thread-local destructor is not the loop's.
                 drop(thread.join());
             }
         }
         report
     }
 
-    /// Blocks until the end, for `timeout` at most; `None` if the end has not come by then. Joins no
-    /// thread.
+    /// Blocks until termination, for `timeout` at most; returns `None` if it has not happened by
+    /// then. Joins no thread.
     ///
     /// # Panics
     ///
-    /// On a thread that is an event loop, as [`wait`](TerminationFuture::wait).
+    /// On a thread that is an event loop, like [`wait`](TerminationFuture::wait).
     ///
     /// # Examples
     ///
@@ -257,7 +265,7 @@ impl TerminationFuture {
     ///
     /// let group = loopgroup::EventLoopGroup::new(1)?;
     /// let end = group.termination();
-    /// assert!(end.wait_timeout(Duration::from_millis(1)).is_none()); // nobody has asked for it
+    /// assert!(end.wait_timeout(Duration::from_millis(1)).is_none()); // no shutdown was requested
     /// group.shutdown_now();
     /// assert!(end.wait_timeout(Duration::from_secs(60)).is_some());
     /// # std::io::Result::Ok(())
@@ -276,7 +284,7 @@ impl Future for TerminationFuture {
         let this = &mut *self;
         // Cloning and dropping wakers is user code: both happen outside the lock.
         let waker = cx.waker().clone();
-        let mut state = this.termination.look(this.termination.state.lock());
+        let mut state = this.termination.run_deferred(this.termination.state.lock());
         if let Some(report) = &state.report {
             return Poll::Ready(report.clone());
         }
@@ -308,7 +316,8 @@ impl Drop for TerminationFuture {
 
 impl fmt::Debug for TerminationFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Written with no lock held: whoever takes the text may wait for the very end that the lock is for.
+        // Formatted with no lock held: the writer may itself wait for the termination that the lock
+        // protects.
         let report = self.termination.state.lock().report.clone();
         f.debug_struct("TerminationFuture")
             .field("report", &report)
@@ -321,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_did_not_come_to_be_is_forgotten_and_no_other() {
+    fn only_the_disowned_thread_is_removed() {
         let termination = Termination::new(1, None);
         let slots: [ThreadSlot; 3] = Default::default();
         for slot in &slots {
@@ -335,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_left_to_the_futures_that_there_are() {
+    fn abandoned_threads_stay_with_the_existing_futures() {
         let termination = Termination::new(1, None);
         termination.adopt(ThreadSlot::default());
         let before = termination.future();

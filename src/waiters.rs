@@ -1,10 +1,9 @@
 //! A set of wakers that wait for one event.
 //!
-//! - The event happens once; from then on nobody is stored.
-//! - A waiter is stored under a key that its future keeps, replaces on each poll, and gives back
-//!   when it is dropped.
-//! - Wakers are user code: they are handed out by [`Waiters::fire`] and woken by the caller with no
-//!   lock held.
+//! - The event happens once; from then on no waker is stored.
+//! - A waker is stored under a key that its future keeps: each poll replaces the waker, and
+//!   dropping the future removes it.
+//! - Wakers are user code: [`Waiters::fire`] returns them, and the caller wakes them with no lock held.
 
 use std::task::Waker;
 
@@ -29,12 +28,12 @@ impl Waiters {
         self.fired
     }
 
-    /// Stores `waker`, in the place of the one under `key` if there is one.
+    /// Stores `waker`, replacing the one under `key` if there is one.
     ///
     /// Returns the waker that was replaced: dropping it is user code, so the caller does it once
-    /// the lock is gone.
+    /// the lock is released.
     pub(crate) fn store(&mut self, key: &mut Option<usize>, waker: Waker) -> Option<Waker> {
-        debug_assert!(!self.fired, "nobody waits for an event that has happened");
+        debug_assert!(!self.fired, "the event has already happened");
         match key.and_then(|key| self.slots.get_mut(key)) {
             Some(slot) => Some(std::mem::replace(slot, waker)),
             None => {
@@ -44,13 +43,13 @@ impl Waiters {
         }
     }
 
-    /// Forgets the waiter under `key`.
+    /// Removes the waker under `key`.
     pub(crate) fn remove(&mut self, key: &mut Option<usize>) -> Option<Waker> {
         // After the event the slots are empty and every key is stale.
         key.take().and_then(|key| self.slots.try_remove(key))
     }
 
-    /// Marks the event and hands every waker out.
+    /// Records that the event has happened, and returns all wakers.
     pub(crate) fn fire(&mut self) -> Slab<Waker> {
         self.fired = true;
         std::mem::take(&mut self.slots)

@@ -1,16 +1,17 @@
-//! Values that live on a loop and are addressed from anywhere.
+//! Values that live on a loop and are addressed from any thread.
 //!
-//! - A key is plain data: it may travel, and a stale one finds nothing (it carries a generation).
-//! - A value is taken out while user code works on it, so no borrow is held and a second access
-//!   meanwhile finds the place [`Taken`](Visit::Taken).
-//! - Everything is dropped on the loop thread: [`Arena::take_all`] hands the rest out at the end, when the loop is
-//!   sealed, and from then on nothing new is put here.
+//! - A key is plain data: it may be sent anywhere, and a stale one finds nothing (it carries a
+//!   generation).
+//! - A value is taken out while user code works on it, so no borrow is held, and a second access
+//!   meanwhile finds the slot [`Taken`](Visit::Taken).
+//! - Everything is dropped on the loop thread: [`Arena::take_all`] hands out the remaining values
+//!   when the loop is sealed, and from then on nothing new is inserted.
 
 use std::any::Any;
 
 use slab::Slab;
 
-/// The address of a value.
+/// Identifies a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: usize,
@@ -20,22 +21,22 @@ pub(crate) struct Key {
 /// The values of one loop.
 #[derive(Default)]
 pub(crate) struct Arena {
-    places: Slab<Place>,
+    slots: Slab<ArenaSlot>,
     generation: u64,
 }
 
-struct Place {
+struct ArenaSlot {
     generation: u64,
     value: Option<Box<dyn Any>>,
 }
 
-/// What a look at a place found.
+/// The result of [`Arena::take`].
 pub(crate) enum Visit {
     /// The value, to be given back.
     Value(Box<dyn Any>),
-    /// Somebody has the value.
+    /// The value is taken out at the moment.
     Taken,
-    /// No such value, or no longer.
+    /// There is no such value, or no longer.
     Gone,
 }
 
@@ -43,7 +44,7 @@ impl Arena {
     pub(crate) fn insert(&mut self, value: Box<dyn Any>) -> Key {
         self.generation += 1;
         let generation = self.generation;
-        let index = self.places.insert(Place {
+        let index = self.slots.insert(ArenaSlot {
             generation,
             value: Some(value),
         });
@@ -51,48 +52,48 @@ impl Arena {
     }
 
     pub(crate) fn take(&mut self, key: Key) -> Visit {
-        match self.place(key) {
+        match self.slot(key) {
             None => Visit::Gone,
-            Some(place) => place.value.take().map_or(Visit::Taken, Visit::Value),
+            Some(slot) => slot.value.take().map_or(Visit::Taken, Visit::Value),
         }
     }
 
-    /// Gives a taken value back; returns it if its place was given up meanwhile.
+    /// Puts a taken value back; returns it if its slot was removed meanwhile.
     pub(crate) fn give_back(&mut self, key: Key, value: Box<dyn Any>) -> Option<Box<dyn Any>> {
-        match self.place(key) {
-            Some(place) => {
-                place.value = Some(value);
+        match self.slot(key) {
+            Some(slot) => {
+                slot.value = Some(value);
                 None
             }
             None => Some(value),
         }
     }
 
-    /// Gives a place up and returns its value, if nobody has it.
+    /// Removes a slot; returns its value unless that is taken.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Box<dyn Any>> {
-        self.place(key)?;
-        self.places.remove(key.index).value
+        self.slot(key)?;
+        self.slots.remove(key.index).value
     }
 
-    /// Gives every place up.
+    /// Removes all slots; returns the values that are not taken.
     pub(crate) fn take_all(&mut self) -> Vec<Box<dyn Any>> {
-        std::mem::take(&mut self.places)
+        std::mem::take(&mut self.slots)
             .into_iter()
-            .filter_map(|(_, place)| place.value)
+            .filter_map(|(_, slot)| slot.value)
             .collect()
     }
 
-    /// Gives the room of a past crowd back, beyond so many places.
+    /// Frees the memory if the arena is empty and has a capacity of more than `room` slots.
     pub(crate) fn give_room_back(&mut self, room: usize) {
-        if self.places.capacity() > room && self.places.is_empty() {
-            self.places = Slab::new();
+        if self.slots.capacity() > room && self.slots.is_empty() {
+            self.slots = Slab::new();
         }
     }
 
-    fn place(&mut self, key: Key) -> Option<&mut Place> {
-        self.places
+    fn slot(&mut self, key: Key) -> Option<&mut ArenaSlot> {
+        self.slots
             .get_mut(key.index)
-            .filter(|place| place.generation == key.generation)
+            .filter(|slot| slot.generation == key.generation)
     }
 }
 
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_use_is_taken_and_comes_back() {
+    fn a_value_in_use_is_taken_until_it_is_put_back() {
         let mut arena = Arena::default();
         let key = arena.insert(Box::new(5_u8));
         let Visit::Value(value) = arena.take(key) else {

@@ -1,14 +1,16 @@
-//! How much a future may do in one poll before it lets others in.
+//! How much a future may do in one poll before it has to yield to other tasks.
 //!
-//! - It counts in the polls of loops and of `block_on`, anew in each. A thread of another runtime has means of
-//!   its own, and nothing is counted there.
-//! - A future that has used it up is told to stop: it wakes itself and returns, and its task goes on to the next
-//!   one that it waits for. That one gets half as much, and one operation at least, so that the first of a `join`
-//!   starves neither the others nor a timeout around it.
-//! - A task that asks on and on ([`LAST_STOP`]) gets nothing any more: of two branches of a `select` that are always
-//!   ready, one would otherwise always have something to do, and the poll would never end.
-//! - A future that is asked still more often ([`ANEW`]) is not on its way out: an executor inside of the task polls
-//!   it until it is done. It goes on from the beginning, for nobody else would let it.
+//! - Every poll by a loop or by `block_on` starts with a full budget. On the thread of another
+//!   runtime, which has its own means, nothing is counted.
+//! - A future that has used the budget up wakes itself and returns `Pending`, and its task polls
+//!   the next future that it waits for. That future gets half as much, and at least one operation,
+//!   so that the first future of a `join` starves neither the others nor a timeout around it.
+//! - After [`LAST_FUNDED_YIELD`] yields in one poll the task gets nothing any more: of two branches
+//!   of a `select` that are always ready, one would otherwise always have something to do, and the
+//!   poll would never end.
+//! - After still more yields ([`RESTART_YIELD`]) the future is not about to return: an executor
+//!   inside the task polls it until it completes. The budget is renewed, because nothing else would
+//!   renew it.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -16,10 +18,10 @@ use std::task::{Context, Poll};
 
 use crate::sync::thread_local;
 
-/// The stop after which there is nothing left for others: more than a task has branches, mostly.
-const LAST_STOP: u32 = 32;
-/// The stop after which it begins anew.
-const ANEW: u32 = 4096;
+/// The last yield after which the next future gets any budget: most tasks have fewer branches.
+const LAST_FUNDED_YIELD: u32 = 32;
+/// The yield after which the budget is full again.
+const RESTART_YIELD: u32 = 4096;
 
 thread_local! {
     static BUDGET: Cell<Budget> = const { Cell::new(Budget::UNLIMITED) };
@@ -27,50 +29,50 @@ thread_local! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Budget {
-    /// Operations that may still be done.
+    /// Operations that may still complete.
     left: u64,
-    /// How many futures were told to stop.
-    stops: u32,
+    /// How often a future was made to yield.
+    yields: u32,
 }
 
 impl Budget {
     const FULL: Budget = Budget {
         left: 128,
-        stops: 0,
+        yields: 0,
     };
     const UNLIMITED: Budget = Budget {
         left: u64::MAX,
-        stops: 0,
+        yields: 0,
     };
 
-    /// What there is for the next one when a future is told to stop.
-    fn after_a_stop(self) -> Budget {
-        let stops = self.stops + 1;
-        match stops {
-            ANEW => Budget::FULL,
-            ..=LAST_STOP => Budget {
-                left: (Budget::FULL.left >> stops).max(1),
-                stops,
+    /// The budget of the next future when one is made to yield.
+    fn after_yield(self) -> Budget {
+        let yields = self.yields + 1;
+        match yields {
+            RESTART_YIELD => Budget::FULL,
+            ..=LAST_FUNDED_YIELD => Budget {
+                left: (Budget::FULL.left >> yields).max(1),
+                yields,
             },
-            _ => Budget { left: 0, stops },
+            _ => Budget { left: 0, yields },
         }
     }
 }
 
-/// Lets the next poll of a loop do as much as any.
+/// Renews the budget for the next poll of a loop.
 #[inline]
 pub(crate) fn renew() {
     BUDGET.set(Budget::FULL);
 }
 
-/// Gives a poll inside of another one, or a loop inside of a poll, a budget of its own, until the guard is dropped.
+/// Gives a poll inside another one, or a loop inside a poll, its own budget until the guard is dropped.
 pub(crate) fn begin() -> Outer {
     let outer = BUDGET.get();
     renew();
     Outer(outer)
 }
 
-/// Gives back what was left around it.
+/// Guard of [`begin`]: restores the budget of the outer poll.
 #[derive(Debug)]
 pub(crate) struct Outer(Budget);
 
@@ -80,36 +82,36 @@ impl Drop for Outer {
     }
 }
 
-/// Puts the running future off to its next poll if enough was done in this one.
+/// Returns `Pending`, and wakes the running future, if the budget of this poll is used up.
 pub(crate) fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
     let budget = BUDGET.get();
     if budget.left > 0 {
         return Poll::Ready(());
     }
-    BUDGET.set(budget.after_a_stop());
+    BUDGET.set(budget.after_yield());
     cx.waker().wake_by_ref();
     Poll::Pending
 }
 
-/// Waits for the next poll if enough was done in this one.
+/// Waits for the next poll if the budget of this one is used up.
 pub(crate) async fn go_on() {
     poll_fn(poll_go_on).await;
 }
 
-/// Notes that an operation was done. One that has to wait is none: a task may wait for any number of things
-/// at once.
+/// Counts a completed operation. One that has to wait does not count: a task may wait for any number of
+/// events at once.
 pub(crate) fn spend() {
     spend_much(1);
 }
 
-/// As [`spend`], for something that counts as so many operations.
+/// Like [`spend`], for something that counts as several operations.
 pub(crate) fn spend_much(operations: u64) {
-    let Budget { left, stops } = BUDGET.get();
+    let Budget { left, yields } = BUDGET.get();
     let left = left.saturating_sub(operations);
-    BUDGET.set(Budget { left, stops });
+    BUDGET.set(Budget { left, yields });
 }
 
-/// Pays for an operation that hardly ever waits: who tries again and again lets others in all the same.
+/// Spends budget for an operation that hardly ever waits, so that a task that repeats it still yields.
 pub(crate) async fn pay() {
     go_on().await;
     spend();
@@ -119,7 +121,7 @@ pub(crate) async fn pay() {
 mod tests {
     use super::*;
 
-    /// Does all that it may, and is told to stop.
+    /// Spends the budget until it has to yield; returns how many operations that were.
     fn use_up() -> u64 {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut done = 0;
@@ -131,19 +133,23 @@ mod tests {
     }
 
     #[test]
-    fn every_future_that_comes_after_gets_less_and_a_task_without_end_nothing() {
+    fn every_future_after_a_yield_gets_less_and_a_task_that_goes_on_gets_nothing() {
         let _outer = begin();
         let halves: Vec<_> = (0..9).map(|_| use_up()).collect();
         assert_eq!(halves, [128, 64, 32, 16, 8, 4, 2, 1, 1]);
-        let rest: Vec<_> = (9..ANEW).map(|_| use_up()).collect();
-        let ones = (LAST_STOP - 8) as usize;
+        let rest: Vec<_> = (9..RESTART_YIELD).map(|_| use_up()).collect();
+        let ones = (LAST_FUNDED_YIELD - 8) as usize;
         assert!(rest[..ones].iter().all(|done| *done == 1));
         assert!(rest[ones..].iter().all(|done| *done == 0));
-        assert_eq!(use_up(), 128, "an executor of its own is not held for ever");
+        assert_eq!(
+            use_up(),
+            128,
+            "an executor inside the task is not blocked for ever"
+        );
     }
 
     #[test]
-    fn a_budget_inside_of_another_is_its_own() {
+    fn a_nested_budget_is_independent() {
         let outer = begin();
         assert_eq!(use_up(), 128);
         let inner = begin();

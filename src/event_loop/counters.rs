@@ -1,10 +1,11 @@
-//! The book-keeping of one loop: how many tasks came, began and ended.
+//! The counters of one loop: how many tasks were accepted, began and ended.
 //!
-//! - Each counter but `rejected` has one writer at a time, the loop thread, or before there is one whoever holds the
-//!   inbox: a plain load and store, no read-modify-write. (Submissions from elsewhere are counted by the inbox, under its lock.)
+//! - Each counter but `rejected` has one writer at a time: the loop thread, or before there is one
+//!   the holder of the inbox lock. So a plain load and store suffices, without a read-modify-write.
+//!   (Submissions from other threads are counted by the inbox, under its lock.)
 //! - `begun` counts a task when it leaves the queue for the first time: polled, or dropped unpolled.
 //!   So `pending = accepted − begun` and `live = begun − ended`, readable from any thread.
-//! - Readers on other threads see values that are a little apart from each other; at rest, and in
+//! - Readers on other threads may see values that do not quite match each other; at rest, and in
 //!   the report, they add up exactly.
 
 use crate::report::Figures;
@@ -18,11 +19,11 @@ pub(crate) enum End {
     Cancelled,
 }
 
-/// The counters; on a cache line of their own, away from the inbox that other threads write.
+/// The counters, on a cache line of their own, apart from the inbox that other threads write.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {
-    /// Submissions made on the loop itself.
+    /// Submissions made on the loop thread itself.
     accepted_at_home: AtomicU64,
     begun: AtomicU64,
     completed: AtomicU64,
@@ -31,7 +32,7 @@ pub(crate) struct Counters {
     hooks_run: AtomicU64,
     hooks_panicked: AtomicU64,
     channels_closed: AtomicU64,
-    /// Written by whoever is refused; outlives the loop in its report.
+    /// Written by the threads whose submissions are refused; outlives the loop in its report.
     pub(crate) rejected: Arc<AtomicU64>,
 }
 
@@ -77,13 +78,13 @@ impl Counters {
         get(&self.accepted_at_home)
     }
 
-    /// Accepted and not begun, given what the inbox let in.
+    /// Tasks accepted and not begun, given how many the inbox has accepted.
     pub(crate) fn pending(&self, accepted_elsewhere: u64) -> usize {
         let accepted = get(&self.accepted_at_home) + accepted_elsewhere;
         to_usize(accepted.saturating_sub(get(&self.begun)))
     }
 
-    /// Begun and not ended.
+    /// Tasks begun and not ended.
     pub(crate) fn live(&self) -> usize {
         let ended = self.ended();
         to_usize(get(&self.begun).saturating_sub(ended))
@@ -109,7 +110,7 @@ impl Counters {
 
 /// Adds one to a counter that only this thread writes.
 fn bump(counter: &AtomicU64) {
-    // Release pairs with the Acquire in `get`: who sees that a task has ended sees what it submitted.
+    // Release pairs with the Acquire in `get`: a reader that sees a task ended sees what it submitted.
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
 
@@ -121,7 +122,7 @@ fn to_usize(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// The bound on tasks that wait for their first poll: exact, wherever they were submitted.
+/// The limit on tasks that wait for their first poll: exact, whichever thread submits them.
 #[derive(Debug)]
 pub(crate) struct Bound {
     max: usize,
@@ -136,9 +137,9 @@ impl Bound {
         }
     }
 
-    /// Takes a place, if there is one.
+    /// Takes a permit, if there is one.
     pub(crate) fn take(&self) -> bool {
-        // Relaxed: the count itself is all that is shared; the queue orders the task.
+        // Relaxed: only the count itself is shared; the queue orders the tasks.
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 (used < self.max).then_some(used + 1)
@@ -146,10 +147,10 @@ impl Bound {
             .is_ok()
     }
 
-    /// Gives a place back.
+    /// Returns a permit.
     pub(crate) fn release(&self) {
         let before = self.used.fetch_sub(1, Ordering::Relaxed);
-        debug_assert!(before > 0, "a place is given back once");
+        debug_assert!(before > 0, "a permit is returned once");
     }
 }
 
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_of_a_life_add_up() {
+    fn the_counters_of_tasks_that_ended_add_up() {
         let counters = Counters::default();
         for end in [End::Completed, End::Panicked, End::Cancelled] {
             counters.accept_at_home();

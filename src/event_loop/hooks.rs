@@ -1,19 +1,19 @@
-//! The shutdown hooks of one loop: a list in the keeping of its [`Life`](super::lifecycle::Life).
+//! The shutdown hooks of one loop: a list owned by its [`Life`](super::lifecycle::Life).
 //!
 //! - Hooks run in the order of their registration, once each, on the loop.
 //! - A hook may add hooks, and remove any that has not begun: they leave the list one by one.
-//! - Whether the list takes more is a matter of the loop's phase; every hook that was accepted and not
-//!   removed runs, whatever ends the loop.
+//! - Whether the list accepts more hooks depends on the phase of the loop; every hook that was
+//!   accepted and not removed runs, whatever ends the loop.
 
 use std::collections::VecDeque;
 use std::panic::Location;
 
 use crate::sync::{Ordering, plain};
 
-/// Counts the hooks of all loops: an id means one hook, and nothing to another loop.
+/// Counts the hooks of all loops: an id identifies one hook, and nothing on another loop.
 static NEXT: plain::AtomicU64 = plain::AtomicU64::new(0);
 
-/// Names a shutdown hook, to remove it again.
+/// Identifies a shutdown hook, to remove it again.
 ///
 /// # Examples
 ///
@@ -33,11 +33,11 @@ static NEXT: plain::AtomicU64 = plain::AtomicU64::new(0);
 pub struct HookId(u64);
 
 impl HookId {
-    /// Behind every hook.
+    /// Greater than the id of any hook.
     pub(crate) const END: HookId = HookId(u64::MAX);
 }
 
-/// A hook, and where it was added.
+/// A hook, and the source location that added it.
 pub(crate) struct Hook {
     pub(crate) call: Box<dyn FnOnce() + Send>,
     pub(crate) location: &'static Location<'static>,
@@ -46,9 +46,9 @@ pub(crate) struct Hook {
 /// The list of hooks.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    /// In the order of their ids.
+    /// Hooks that have not begun, in the order of their ids.
     waiting: VecDeque<(HookId, Hook)>,
-    /// The loop is inside a hook.
+    /// Whether the loop is running a hook.
     running: bool,
 }
 
@@ -59,18 +59,19 @@ impl Hooks {
         id
     }
 
-    /// Takes a hook out; dropping it is user code and left to the caller.
+    /// Removes a hook; dropping it is user code and left to the caller.
     pub(crate) fn remove(&mut self, id: HookId) -> Option<Hook> {
-        let place = self.waiting.iter().position(|(other, _)| *other == id)?;
-        self.waiting.remove(place).map(|(_, hook)| hook)
+        let index = self.waiting.iter().position(|(other, _)| *other == id)?;
+        self.waiting.remove(index).map(|(_, hook)| hook)
     }
 
-    /// The place behind the hooks that wait now.
+    /// An id greater than those of all hooks that wait now.
     pub(crate) fn fence(&self) -> HookId {
         HookId(NEXT.load(Ordering::Relaxed))
     }
 
-    /// Takes the first hook to run it, if it was added before `fence`; the one before has ended.
+    /// Removes the first hook in order to run it, if it was added before `fence`; the previous one
+    /// has ended.
     pub(crate) fn pop(&mut self, fence: HookId) -> Option<Hook> {
         let first = self.waiting.front().filter(|(id, _)| id.0 < fence.0);
         self.running = first.is_some();
@@ -80,12 +81,12 @@ impl Hooks {
         self.waiting.pop_front().map(|(_, hook)| hook)
     }
 
-    /// Notes that the hook that was taken has ended, and the next one waits.
+    /// Records that the running hook has ended and the next one waits.
     pub(crate) fn rest(&mut self) {
         self.running = false;
     }
 
-    /// Takes them all out; none of them will run.
+    /// Removes all hooks; none of them will run.
     pub(crate) fn take(&mut self) -> Vec<Hook> {
         self.waiting.drain(..).map(|(_, hook)| hook).collect()
     }

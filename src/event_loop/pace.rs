@@ -1,135 +1,140 @@
-//! How far a turn may go: to the next deadline, and to the end of the task that runs then.
+//! How long a turn may run: until the next deadline, and to the end of the task that runs then.
 //!
-//! - The deadline is that of the next timer, or of the shutdown. Whoever runs tasks is told after how many to look at
-//!   the clock: after each when the deadline is near, and after up to [`BATCH`] when it is far and tasks are short. No
-//!   task of [`LONG`] or less goes past a deadline together with another one.
-//! - How long tasks take is seen from one look to the next, and remembered from turn to turn: where they take long, the
-//!   clock is looked at after each, and a slice is as short as it says.
-//! - What runs when the deadline is found to have passed was the last of its kind; what is left goes on in the next
-//!   turn, in its order. Timers that have just had their turn cut nobody off for a while: others would starve beside
-//!   timers that are always due.
+//! - The deadline is that of the next timer, or of the shutdown. The pace says after how many tasks
+//!   the clock has to be read: after each when the deadline is near, and after up to [`BATCH`] when
+//!   it is far and tasks are short. No task of [`LONG_TASK`] or less runs past a deadline together
+//!   with another one.
+//! - How long tasks take is measured from one reading to the next, and kept from turn to turn:
+//!   where they take long, the clock is read after each, and slices end on time.
+//! - When the deadline is found to have passed, no further task of the same kind runs; the
+//!   remaining ones go on in the next turn, in order. Timers that have just fired cut no tasks off
+//!   for a while: otherwise timers that are always due would starve the tasks.
 //! - Once the shutdown's own deadline has passed there is no next turn to wait for: nothing more runs.
 
 use std::time::{Duration, Instant};
 
 /// Time of a turn without I/O, at most.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
-/// Tasks between two looks at the clock, at most.
+/// The most tasks between two readings of the clock.
 pub(crate) const BATCH: u32 = 64;
-/// Tasks after the first look of a turn, which cannot tell how long those before took.
-const PROBE: u32 = 8;
-/// The longest that a task is expected to take.
-const LONG: Duration = Duration::from_millis(100);
-/// What tasks between two looks may take, if they are to be more.
-const SHORT: Duration = Duration::from_millis(1);
+/// The most tasks after the first reading of a turn, which cannot tell how long earlier tasks took.
+const PROBE_STEP: u32 = 8;
+/// The longest time that a task is expected to take.
+const LONG_TASK: Duration = Duration::from_millis(100);
+/// If the tasks between two readings take less than this, there may be more of them.
+const SHORT_STEP: Duration = Duration::from_millis(1);
 
 /// The pace of a turn.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Of the next timer.
+    /// The deadline of the next timer.
     timer: Option<Instant>,
-    /// Of the shutdown.
+    /// The deadline of the shutdown.
     shutdown: Option<Instant>,
-    /// Timers have had their turn, and do not cut others off before this.
+    /// Timers have just fired, and do not cut tasks off before this instant.
     not_before: Option<Instant>,
-    /// What the loop's life showed when it was last asked.
+    /// The phase that the inbox showed when it was last read.
     pub(crate) shown: u8,
-    /// The last look at the clock.
-    looked: Option<Instant>,
-    /// Tasks between two looks, by how long they take.
+    /// The previous reading of the clock.
+    last_reading: Option<Instant>,
+    /// Tasks between two readings, as far as their length allows.
     step: u32,
-    /// Tasks until the next look.
+    /// Tasks until the next reading.
     stride: u32,
-    verdict: Verdict,
+    verdict: PaceVerdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    GoOn,
+enum PaceVerdict {
+    Continue,
     /// A timer is due.
-    Due,
-    /// The shutdown is.
-    Over,
+    TimerDue,
+    /// The deadline of the shutdown has passed.
+    ShutdownDue,
 }
 
 impl Pace {
-    /// For a turn in which the clock was not read yet; `step` is what the last turn has learned.
+    /// Creates the pace of a turn in which the clock was not read yet; `step` is that of the
+    /// previous turn.
     pub(crate) fn new(timer: Option<Instant>, not_before: Option<Instant>, step: u32) -> Pace {
         Pace {
             timer,
             shutdown: None,
             not_before,
             shown: 0,
-            looked: None,
+            last_reading: None,
             step,
             stride: if timer.is_none() { step } else { 1 },
-            verdict: Verdict::GoOn,
+            verdict: PaceVerdict::Continue,
         }
     }
 
-    /// Notes when the loop has to end.
+    /// Sets the deadline of the shutdown.
     pub(crate) fn set_shutdown(&mut self, deadline: Option<Instant>) {
         self.shutdown = deadline;
         self.stride = 1;
     }
 
-    /// Goes on to another timer: those that were due have fired, or an earlier one was armed.
+    /// Sets the deadline of the next timer: those that were due have fired, or an earlier one was
+    /// armed.
     pub(crate) fn set_timer(&mut self, timer: Option<Instant>) {
         self.timer = timer;
     }
 
-    /// Notes that timers have had their turn, and when they may have the next.
+    /// Records that timers have fired, and from when on they may cut tasks off again.
     pub(crate) fn set_not_before(&mut self, then: Option<Instant>) {
         self.not_before = then;
     }
 
-    /// How many tasks may run before the next look at the clock; one at least.
+    /// How many tasks may run before the next reading of the clock; at least one.
     pub(crate) fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// What this turn has learned.
+    /// The step to begin the next turn with.
     pub(crate) fn step(&self) -> u32 {
         self.step
     }
 
-    /// Looks at a reading of the clock, after as many tasks as the stride says.
+    /// Evaluates a reading of the clock, taken after as many tasks as the stride says.
     pub(crate) fn look(&mut self, now: Instant) {
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|deadline| now >= deadline);
         self.verdict = if passed(self.shutdown) {
-            Verdict::Over
+            PaceVerdict::ShutdownDue
         } else if passed(self.timer) && self.not_before.is_none_or(|then| now >= then) {
-            Verdict::Due
+            PaceVerdict::TimerDue
         } else {
-            Verdict::GoOn
+            PaceVerdict::Continue
         };
-        let took = self.looked.map(|last| now.saturating_duration_since(last));
-        self.looked = Some(now);
+        let took = self
+            .last_reading
+            .map(|last| now.saturating_duration_since(last));
+        self.last_reading = Some(now);
         self.step = match took {
-            None => self.step.min(PROBE),
-            Some(took) if took < SHORT => (self.step * 2).min(BATCH),
+            None => self.step.min(PROBE_STEP),
+            Some(took) if took < SHORT_STEP => (self.step * 2).min(BATCH),
             Some(_) => 1,
         };
-        self.stride = self.step.min(self.far(now));
+        self.stride = self.step.min(self.max_stride(now));
     }
 
-    /// How many tasks of the longest kind fit in before the deadline; one at least.
-    fn far(&self, now: Instant) -> u32 {
+    /// How many tasks of [`LONG_TASK`] fit in before the deadline; at least one.
+    fn max_stride(&self, now: Instant) -> u32 {
         let deadline = crate::clock::earlier(self.timer, self.shutdown);
         deadline.map_or(BATCH, |deadline| {
-            let left = deadline.saturating_duration_since(now).as_nanos() / LONG.as_nanos();
+            let left = deadline.saturating_duration_since(now).as_nanos() / LONG_TASK.as_nanos();
             u32::try_from(left).map_or(BATCH, |left| left.clamp(1, BATCH))
         })
     }
 
-    /// Whether the task that ran was the last of its kind in this turn.
+    /// Whether no further task of the same kind may run in this turn.
     pub(crate) fn is_due(&self) -> bool {
-        self.verdict != Verdict::GoOn
+        self.verdict != PaceVerdict::Continue
     }
 
-    /// Whether it was the last of all.
+    /// Whether no further task at all may run.
     pub(crate) fn is_over(&self) -> bool {
-        self.verdict == Verdict::Over
+        self.verdict == PaceVerdict::ShutdownDue
     }
 }
 
@@ -138,12 +143,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearer_the_deadline_the_more_often_the_clock_is_looked_at() {
+    fn the_nearer_the_deadline_the_more_often_the_clock_is_read() {
         let start = Instant::now();
         for (millis, tasks) in [(0, 1), (50, 1), (250, 2), (700, 7), (9_000, 64)] {
             let deadline = Some(start + Duration::from_millis(millis));
             let mut pace = Pace::new(deadline, None, BATCH);
-            assert_eq!(pace.stride(), 1, "nobody knows how near it is");
+            assert_eq!(pace.stride(), 1, "the clock was not read yet");
             for _ in 0..9 {
                 pace.look(start);
             }
@@ -153,16 +158,20 @@ mod tests {
     }
 
     #[test]
-    fn where_tasks_take_long_the_clock_is_looked_at_after_each() {
+    fn where_tasks_take_long_the_clock_is_read_after_each() {
         let start = Instant::now();
         let mut pace = Pace::new(None, None, BATCH);
         pace.look(start);
-        assert_eq!(pace.stride(), PROBE, "who knows how long they took");
-        pace.look(start + SHORT);
+        assert_eq!(
+            pace.stride(),
+            PROBE_STEP,
+            "the length of the tasks is not known yet"
+        );
+        pace.look(start + SHORT_STEP);
         assert_eq!((pace.stride(), pace.step()), (1, 1));
         let strides: Vec<_> = (0..8)
             .map(|_| {
-                pace.look(start + SHORT);
+                pace.look(start + SHORT_STEP);
                 pace.stride()
             })
             .collect();
@@ -185,7 +194,7 @@ mod tests {
         pace.set_timer(Some(ms(6)));
         pace.set_not_before(Some(ms(7)));
         pace.look(ms(6));
-        assert!(!pace.is_due(), "timers have just had their turn");
+        assert!(!pace.is_due(), "timers have just fired");
         pace.look(ms(7));
         assert!(pace.is_due());
         pace.look(ms(9));

@@ -1,4 +1,4 @@
-//! The life of a loop, as everybody sees it.
+//! The lifecycle state of a loop, as seen from outside.
 //!
 //! States are ordered and only move forward:
 //!
@@ -9,7 +9,7 @@
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// The life of a loop; later states are greater.
+/// The lifecycle state of a loop; later states are greater.
 ///
 /// # Examples
 ///
@@ -32,21 +32,21 @@ pub enum State {
     NotStarted,
     /// The loop runs.
     Started,
-    /// A shutdown was requested; the loop still runs and still accepts.
+    /// A shutdown was requested; the loop still runs and still accepts work.
     ShuttingDown,
-    /// The loop accepts nothing more and cancels what is left.
+    /// The loop accepts no more work and cancels what is left.
     Shutdown,
     /// The loop has ended.
     Terminated,
 }
 
 impl State {
-    /// Says whether a shutdown was requested.
+    /// Returns whether a shutdown was requested.
     pub fn is_shutting_down(self) -> bool {
         self >= State::ShuttingDown
     }
 
-    /// Says whether new work is refused.
+    /// Returns whether new work is refused.
     ///
     /// # Examples
     ///
@@ -63,7 +63,7 @@ impl State {
         self >= State::Shutdown
     }
 
-    /// Says whether the loop has ended.
+    /// Returns whether the loop has ended.
     pub fn is_terminated(self) -> bool {
         self == State::Terminated
     }
@@ -89,7 +89,7 @@ impl StateCell {
         }
     }
 
-    /// Moves to `state` unless it is already there or further.
+    /// Moves forward to `state`, unless the current state is that or a later one.
     pub(crate) fn advance(&self, state: State) {
         self.0.fetch_max(state as u8, Ordering::AcqRel);
     }

@@ -1,16 +1,16 @@
-//! The terms of a shutdown: what somebody asks for, and what counts from then on.
+//! The terms of a shutdown: what is requested, and what applies from then on.
 //!
 //! The first request sets the terms, `Now` shortens them, and every other request only observes.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The default quiet period, as Netty's.
+/// The default quiet period; the same as Netty's.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
-/// The default timeout, as Netty's.
+/// The default timeout; the same as Netty's.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Checks the terms of a graceful shutdown.
+/// Validates the terms of a graceful shutdown.
 pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request> {
     if timeout < quiet {
         return Err(io::Error::new(
@@ -21,7 +21,7 @@ pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request
     Ok(Request::Graceful { quiet, timeout })
 }
 
-/// What somebody asks for.
+/// A request to shut down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
     Graceful { quiet: Duration, timeout: Duration },
@@ -29,23 +29,24 @@ pub(crate) enum Request {
     Now,
 }
 
-/// Whose tasks a drain waits for.
+/// The tasks that a drain waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Loop,
-    /// All loops of the group: they end together, so that tasks can submit to each other to the last.
+    /// All loops of the group: they end together, so that tasks can submit to each other until the end.
     Group,
 }
 
-/// What has been asked for.
+/// The shutdown requested so far, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Control(Option<Terms>);
 
+/// The terms that apply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) requested_at: Instant,
     pub(crate) until: Until,
-    /// `None`: beyond the end of the clock.
+    /// `None` if it is beyond the range of the clock.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) enum Until {
 }
 
 impl Control {
-    /// Notes a request; says whether it changes anything.
+    /// Records a request; returns whether it changes anything.
     pub(crate) fn note(&mut self, request: Request, now: Instant) -> bool {
         match (&mut self.0, request) {
             (Some(terms), Request::Now) if terms.until != Until::Now => terms.until = Until::Now,

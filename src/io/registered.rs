@@ -1,13 +1,14 @@
-//! A descriptor with a home: readiness of anything that the system can poll.
+//! A descriptor and its loop: awaits readiness of anything that the system can poll.
 //!
-//! - It is tried before it is registered, and registered with the loop that first had to wait for it:
-//!   an acceptor can hand a fresh socket to another loop without registering it twice.
-//! - An operation that would block clears the readiness it was tried on, and no other error does: a
-//!   listener that ran out of descriptors hears nothing more from an edge-triggered selector, so its
-//!   readiness must stand.
-//! - A task that always finds its descriptor ready still yields: each poll of a task has a budget, out
-//!   of which it pays for what it gets, and not for what it waits for.
-//! - Drop order: out of the selector, out of the table, then closed.
+//! - An operation is tried before the descriptor is registered, and the descriptor is registered
+//!   with the loop that first has to wait for it: an acceptor can pass a new socket to another loop
+//!   without registering it twice.
+//! - An operation that would block clears the readiness that it was tried on, and no other error
+//!   does: a listener that ran out of descriptors gets no further event from an edge-triggered
+//!   selector, so its readiness must stay set.
+//! - A task that always finds its descriptor ready still yields: each poll of a task has a budget,
+//!   which is spent by operations that complete, not by those that wait.
+//! - Drop order: leave the selector, leave the table, close the descriptor.
 
 use std::fmt;
 use std::io;
@@ -29,7 +30,7 @@ use crate::sync::Arc;
 /// `epoll` or `kqueue` can watch. Regular files cannot be watched; read them with
 /// [`blocking::unblock`](crate::blocking::unblock).
 ///
-/// It belongs to the loop that first waits for it. Inside `group.block_on` that is
+/// It is registered with the loop on which it is first waited for. Inside `group.block_on` that is
 /// [`group.next()`](crate::EventLoopGroup::next).
 ///
 /// # Examples
@@ -47,7 +48,7 @@ use crate::sync::Arc;
 ///     let (mut text, mut len) = ([0; 5], 0);
 ///     while len < text.len() {
 ///         ours.readable().await?;
-///         // One call at a time, not `read_exact`: what it had read would be lost when the rest is late.
+///         // One call at a time, not `read_exact`: that would lose what it has read if the rest is late.
 ///         match ours.try_io(Interest::READABLE, |mut stream| stream.read(&mut text[len..])) {
 ///             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
 ///             Ok(n) => len += n,
@@ -62,23 +63,23 @@ use crate::sync::Arc;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct Registered<T: AsFd> {
-    /// `None` only on the way out.
+    /// `None` only after `into_inner` has taken it.
     io: Option<T>,
     pub(super) watched: Arc<Watched>,
 }
 
 impl<T: AsFd> Registered<T> {
-    /// Takes a descriptor and makes it non-blocking; it is registered when somebody waits for it.
+    /// Wraps a descriptor and makes it non-blocking; it is registered when it is first waited for.
     ///
     /// # Errors
     ///
-    /// What the system says when it cannot be made non-blocking.
+    /// The error of the system if it cannot be made non-blocking.
     pub fn new(io: T) -> io::Result<Registered<T>> {
         socket2::SockRef::from(&io).set_nonblocking(true)?;
         Ok(Registered::from_nonblocking(io))
     }
 
-    /// Takes a descriptor that is non-blocking already.
+    /// Wraps a descriptor that is already non-blocking.
     pub(crate) fn from_nonblocking(io: T) -> Registered<T> {
         Registered {
             io: Some(io),
@@ -86,7 +87,7 @@ impl<T: AsFd> Registered<T> {
         }
     }
 
-    /// Returns the descriptor's owner.
+    /// Returns a reference to the value that owns the descriptor.
     ///
     /// # Examples
     ///
@@ -97,26 +98,26 @@ impl<T: AsFd> Registered<T> {
     /// let (one, _other) = UnixDatagram::pair()?;
     /// let registered = Registered::new(one)?; // non-blocking from here on
     /// assert!(registered.get_ref().local_addr()?.is_unnamed());
-    /// assert!(registered.event_loop().is_none()); // nobody has waited yet
+    /// assert!(registered.event_loop().is_none()); // not waited for yet
     /// let _back: UnixDatagram = registered.into_inner();
     /// # std::io::Result::Ok(())
     /// ```
     pub fn get_ref(&self) -> &T {
-        self.io.as_ref().expect("it is there until the end")
+        self.io.as_ref().expect("present until into_inner")
     }
 
-    /// Takes the descriptor's owner out; it is watched no more and stays non-blocking.
+    /// Deregisters the descriptor and returns the value that owns it; it stays non-blocking.
     pub fn into_inner(mut self) -> T {
         self.watched.end();
-        self.io.take().expect("it is there until the end")
+        self.io.take().expect("present until into_inner")
     }
 
-    /// Returns the loop that it is registered with, if it is.
+    /// Returns the loop that it is registered with, if any.
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.watched.home().map(|home| EventLoop::new(&home))
     }
 
-    /// Polls for readability; the last caller is the one that is woken.
+    /// Polls for readability; only the task that polled last is woken.
     ///
     /// # Examples
     ///
@@ -137,23 +138,24 @@ impl<T: AsFd> Registered<T> {
         self.poll_wait(Direction::Read, cx)
     }
 
-    /// Polls for writability; the last caller is the one that is woken.
+    /// Polls for writability; only the task that polled last is woken.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_wait(Direction::Write, cx)
     }
 
-    /// Tries an operation if the descriptor is, or may be, ready for it: for one of several interests, if
-    /// there are. Urgent data is read.
+    /// Tries an operation if the descriptor is, or may be, ready for it; of several interests, one
+    /// that is ready is enough. Urgent data counts as readable.
     ///
-    /// When it says `WouldBlock`, the readiness that it was tried on is cleared, so that the next wait
-    /// waits for news; any other error leaves it.
+    /// If it returns `WouldBlock`, the readiness that it was tried on is cleared, so that the next
+    /// wait waits for a new event; any other error leaves the readiness set.
     ///
-    /// Let `operation` be one system call. Of several, as in `read_exact` and `write_all`, a later one may say
-    /// `WouldBlock`, and nobody knows what the earlier ones have done.
+    /// `operation` should be a single system call. If it makes several, as `read_exact` and
+    /// `write_all` do, a later one may return `WouldBlock`, and how much the earlier ones have done
+    /// is unknown.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if it is not ready; else what `operation` returns.
+    /// `WouldBlock` if it is not ready; otherwise what `operation` returns.
     ///
     /// # Examples
     ///
@@ -177,12 +179,13 @@ impl<T: AsFd> Registered<T> {
         let Some(source) = self.watched.source() else {
             return operation(self.get_ref());
         };
-        let looks = directions(interest).map(|way| way.map(|way| (way, source.look(way))));
+        let looks = directions(interest)
+            .map(|direction| direction.map(|direction| (direction, source.look(direction))));
         let mut ready = [None; 2];
-        for (place, look) in ready.iter_mut().zip(looks) {
-            *place = match look {
+        for (ready, look) in ready.iter_mut().zip(looks) {
+            *ready = match look {
                 Some((_, Look::Shut)) => return Err(shut()),
-                Some((way, Look::Ready(tick))) => Some((way, tick)),
+                Some((direction, Look::Ready(tick))) => Some((direction, tick)),
                 Some((_, Look::NotReady)) | None => None,
             };
         }
@@ -191,19 +194,19 @@ impl<T: AsFd> Registered<T> {
         }
         let result = operation(self.get_ref());
         if would_block(&result) {
-            for (way, tick) in ready.into_iter().flatten() {
-                source.blocked(way, tick);
+            for (direction, tick) in ready.into_iter().flatten() {
+                source.blocked(direction, tick);
             }
         }
         result
     }
 
-    /// Moves it to another loop; whoever waits for it is woken and waits there.
+    /// Moves it to another loop; tasks that wait for it are woken and wait there.
     ///
     /// # Errors
     ///
-    /// If that loop cannot be started, has no selector or has ended; then it is registered nowhere, and
-    /// again with the loop that next waits for it.
+    /// If that loop cannot be started, has no selector or has ended. The descriptor is then
+    /// registered with no loop, until a task next waits for it on one.
     ///
     /// # Examples
     ///
@@ -223,10 +226,10 @@ impl<T: AsFd> Registered<T> {
         self.watched.register(event_loop.shared(), self.as_raw_fd())
     }
 
-    /// Polls an operation until it does not say `WouldBlock`.
+    /// Polls an operation until it returns anything but `WouldBlock`.
     ///
-    /// Reads or writes that come back short say so through [`Short`]: a stream that gave less than it
-    /// was asked for has no more, and the system call that would find that out is saved.
+    /// `short` says whether a read or write was short: a stream that returned less than it was
+    /// asked for has no more, so the system call that would return `WouldBlock` is saved.
     pub(crate) fn poll_io<R>(
         &self,
         direction: Direction,
@@ -235,7 +238,7 @@ impl<T: AsFd> Registered<T> {
         short: impl Fn(&R) -> Short,
     ) -> Poll<io::Result<R>> {
         ready!(budget::poll_go_on(cx));
-        if let Some(result) = self.try_fresh(&mut operation) {
+        if let Some(result) = self.try_unregistered(&mut operation) {
             return Poll::Ready(result);
         }
         loop {
@@ -252,8 +255,8 @@ impl<T: AsFd> Registered<T> {
         }
     }
 
-    /// Tries an operation on a descriptor that nobody has waited for: it may never have to wait at all.
-    pub(super) fn try_fresh<R>(
+    /// Tries an operation on a descriptor that is not registered: it may never have to wait at all.
+    pub(super) fn try_unregistered<R>(
         &self,
         operation: &mut impl FnMut(&T) -> io::Result<R>,
     ) -> Option<io::Result<R>> {
@@ -276,15 +279,17 @@ impl<T: AsFd> Registered<T> {
     fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Ready<'_>> {
         self.poll_ready_or(direction, |source| {
             let spare = source.store(direction, cx.waker().clone());
-            // Stored first, looked at again after: see the invariants of `Source`.
+            // The waker is stored first and readiness read again afterwards: see the invariants of
+            // `Source`.
             let look = source.look(direction);
             Enlisted { look, spare }
         })
     }
 
-    /// Looks whether it is ready, and has `enlist` leave a waker if it is not.
+    /// Checks readiness, and calls `enlist` to store a waker if it is not ready.
     ///
-    /// An answer is paid for, an error too: a task that tries again after each must yield as well.
+    /// Any outcome spends budget, an error too: a task that retries after each error must yield as
+    /// well.
     pub(super) fn poll_ready_or(
         &self,
         direction: Direction,
@@ -316,7 +321,7 @@ impl<T: AsFd> Registered<T> {
     }
 }
 
-/// Whether an operation did less than it was asked to.
+/// Whether an operation transferred less than it was asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
     Yes,
@@ -337,7 +342,7 @@ impl<T: AsFd> AsRawFd for Registered<T> {
 
 impl<T: AsFd> Drop for Registered<T> {
     fn drop(&mut self) {
-        // Not after `into_inner`.
+        // `None` after `into_inner`, which has deregistered it.
         if self.io.is_some() {
             self.watched.end();
         }
@@ -354,7 +359,7 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for Registered<T> {
     }
 }
 
-/// The ways that an interest goes: whatever is not for writing is for reading.
+/// The directions of an interest: everything but writing counts as reading.
 fn directions(interest: Interest) -> [Option<Direction>; 2] {
     let reads = interest.remove(Interest::WRITABLE).is_some();
     [
@@ -367,5 +372,5 @@ pub(super) fn would_block<R>(result: &io::Result<R>) -> bool {
     matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// What is ready, and since when.
+/// The source that is ready, and the tick at which its readiness was read.
 pub(super) type Ready<'a> = io::Result<(&'a Source, Tick)>;

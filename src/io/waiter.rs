@@ -1,9 +1,11 @@
-//! A place in the crowd that waits for a descriptor.
+//! An operation that waits for a descriptor, one of any number at a time.
 //!
-//! - The place is kept from the first wait until the operation has an outcome, across attempts that would block:
-//!   that keeps the turn. Success, failure and cancellation leave the same way, so the baton that
-//!   [`source`](crate::reactor::source) tells of is passed on by all of them.
-//! - The next one is woken with nothing held; a waker that panics is contained, as this may be a destructor.
+//! - Its entry in the wait list is kept from the first wait until the operation has an outcome,
+//!   across attempts that would block: that keeps its position. Success, failure and cancellation
+//!   all leave in the same way, so all of them pass on the baton that
+//!   [`source`](crate::reactor::source) describes.
+//! - The next waiter is woken with no lock held; a panic of its waker is contained, as this may be
+//!   a destructor.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,29 +18,30 @@ use crate::reactor::crowd::{Aim, Key};
 use crate::reactor::source::{Direction, Handover};
 
 impl<T: AsFd> Registered<T> {
-    /// Waits until it can be read, or the other side is closed.
+    /// Waits until it is readable, or the peer has closed.
     ///
-    /// Readiness is a hint: the operation may still say `WouldBlock`.
+    /// Readiness is a hint: the operation may still return `WouldBlock`.
     ///
     /// # Errors
     ///
-    /// If the thread has no loop to wait on, the descriptor cannot be watched, or its loop ends.
+    /// If the thread has no event loop to wait on, the descriptor cannot be watched, or its loop ends.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it takes nothing.
+    /// Cancel safe: it consumes nothing.
     pub async fn readable(&self) -> io::Result<()> {
         self.wait(Direction::Read).await
     }
 
-    /// Waits until it can be written, or the other side is closed.
+    /// Waits until it is writable, or the peer has closed.
     ///
-    /// Errors and cancel safety as [`readable`](Registered::readable).
+    /// Errors and cancel safety are those of [`readable`](Registered::readable).
     pub async fn writable(&self) -> io::Result<()> {
         self.wait(Direction::Write).await
     }
 
-    /// Runs an operation until it does not say `WouldBlock`; any number of tasks may do so at once.
+    /// Runs an operation until it returns anything but `WouldBlock`; any number of tasks may do so
+    /// at once.
     pub(crate) async fn io<R>(
         &self,
         direction: Direction,
@@ -55,7 +58,8 @@ impl<T: AsFd> Registered<T> {
     }
 }
 
-/// One of any number that wait; it leaves when it has what it waited for, or is dropped.
+/// One waiter for a descriptor; it leaves the wait list when its operation has an outcome, or when
+/// it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a, T: AsFd> {
     registered: &'a Registered<T>,
@@ -65,7 +69,7 @@ pub(crate) struct Waiter<'a, T: AsFd> {
 }
 
 impl<'a, T: AsFd> Waiter<'a, T> {
-    /// A waiter that has no place yet: it takes one when there is something to wait for.
+    /// Creates a waiter without an entry in the wait list: it gets one when it first has to wait.
     pub(crate) fn new(registered: &'a Registered<T>, direction: Direction, aim: Aim) -> Self {
         Waiter {
             registered,
@@ -75,7 +79,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         }
     }
 
-    /// Polls an operation until it does not say `WouldBlock`; the next poll begins another one.
+    /// Polls an operation until it returns anything but `WouldBlock`; the next poll begins another one.
     pub(crate) fn poll_io<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,7 +87,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
     ) -> Poll<io::Result<R>> {
         if self.key.is_none() {
             ready!(budget::poll_go_on(cx));
-            if let Some(result) = self.registered.try_fresh(operation) {
+            if let Some(result) = self.registered.try_unregistered(operation) {
                 return Poll::Ready(result);
             }
         }
@@ -91,7 +95,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
             let (source, tick) = match ready!(self.poll_ready(cx)) {
                 Ok(ready) => ready,
                 Err(error) => {
-                    // Without its place, the next poll asks the budget again.
+                    // Without an entry, the next poll checks the budget again.
                     self.leave();
                     return Poll::Ready(Err(error));
                 }
@@ -117,7 +121,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         })
     }
 
-    /// Gives the place up, and the baton to the next one if it was here.
+    /// Leaves the wait list, and passes the baton to the next waiter if this one held it.
     fn leave(&mut self) {
         let watched = &self.registered.watched;
         if let (Some(key), Some(source)) = (self.key.take(), watched.source()) {

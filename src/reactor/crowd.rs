@@ -1,15 +1,17 @@
-//! The futures that wait for one descriptor, in the order in which they came.
+//! The futures that wait for one descriptor, in order of arrival.
 //!
-//! - A place belongs to its future alone, from [`join`](Crowd::join) to [`leave`](Crowd::leave): nobody else
-//!   frees it, so a key is never stale and needs no generation.
-//! - A place that waits is in one of four lines: each direction has one for futures that take something and
-//!   one for those that only want to know. A line is linked through the places, by index: every step but
-//!   `call_all` takes constant time, however many wait.
-//! - What a baton is, and who passes it on, is told in [`source`](super::source).
+//! - An entry belongs to its future alone, from [`insert`](WaitList::insert) to
+//!   [`remove`](WaitList::remove): no other code frees it, so a key is never stale and needs no
+//!   generation.
+//! - A waiting entry is in one of four queues: each direction has one for futures that operate on
+//!   the descriptor and one for those that only observe readiness. A queue is linked through the
+//!   entries, by index: every operation but `notify_all` takes constant time, however many futures
+//!   wait.
+//! - [`source`](super::source) explains what a baton is and how it is passed on.
 //!
 //! ```text
-//! join ──▶ Waiting ──call_one──▶ Baton  ──again──▶ Waiting, in front
-//!             └──────call_all──▶ Called ──again──▶ Waiting, at the back
+//! insert ──▶ Waiting ──notify_one──▶ Baton    ──requeue──▶ Waiting, at the front
+//!               └──────notify_all──▶ Notified ──requeue──▶ Waiting, at the back
 //! ```
 
 use std::task::Waker;
@@ -18,201 +20,203 @@ use slab::Slab;
 
 use crate::reactor::source::Direction;
 
-/// No place: the end of a line.
+/// No entry: the end of a queue.
 const NONE: u32 = u32::MAX;
-/// Places that an empty crowd keeps room for: most are small, and come back at once.
-const KEPT: usize = 64;
+/// Capacity that an empty list keeps: most lists are small, and fill again at once.
+const KEPT_CAPACITY: usize = 64;
 
 /// What a future waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// To take a datagram, a connection, room to send: what one gets, another does not.
+    /// To operate on the descriptor: a datagram, a connection or send space that one future takes,
+    /// another does not get.
     Take,
-    /// To know that the descriptor is ready: any number can be served at once.
+    /// To observe that the descriptor is ready: one event serves any number of futures.
     Know,
 }
 
-/// The place of one future.
+/// Identifies the entry of one future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u32);
 
-/// Everybody who waits.
+/// The entries of all futures that wait.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
-    places: Slab<Place>,
-    lines: [Line; 4],
+pub(super) struct WaitList {
+    entries: Slab<WaitEntry>,
+    fifos: [Fifo; 4],
 }
 
 #[derive(Debug)]
-struct Place {
-    /// There while it waits.
+struct WaitEntry {
+    /// Present while it is `Waiting`.
     waker: Option<Waker>,
-    state: State,
+    state: EntryState,
     direction: Direction,
     aim: Aim,
-    /// The neighbours in its line; of no meaning unless it waits.
-    before: u32,
-    behind: u32,
+    /// The neighbours in its queue; meaningless unless it is `Waiting`.
+    prev: u32,
+    next: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// In its line.
+enum EntryState {
+    /// In its queue.
     Waiting,
-    /// Woken as the only one: it passes on what it leaves.
+    /// Woken alone: its future passes the baton on when it leaves.
     Baton,
-    /// Woken together with everybody else.
-    Called,
+    /// Woken together with the whole queue.
+    Notified,
 }
 
+/// One queue: indices of its first and last entry.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct Fifo {
     head: u32,
     tail: u32,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line {
+impl Default for Fifo {
+    fn default() -> Fifo {
+        Fifo {
             head: NONE,
             tail: NONE,
         }
     }
 }
 
-/// What a future leaves behind.
+/// The result of [`WaitList::remove`].
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct Removed {
     pub(super) waker: Option<Waker>,
-    /// It held the baton of this direction.
+    /// The direction whose baton the future held.
     pub(super) baton: Option<Direction>,
 }
 
-impl Crowd {
-    /// Takes a future in, at the back of its line.
-    pub(super) fn join(&mut self, direction: Direction, aim: Aim, waker: Waker) -> Key {
-        let index = self.places.insert(Place {
+impl WaitList {
+    /// Adds a future at the back of its queue.
+    pub(super) fn insert(&mut self, direction: Direction, aim: Aim, waker: Waker) -> Key {
+        let index = self.entries.insert(WaitEntry {
             waker: Some(waker),
-            state: State::Waiting,
+            state: EntryState::Waiting,
             direction,
             aim,
-            before: NONE,
-            behind: NONE,
+            prev: NONE,
+            next: NONE,
         });
         let index = u32::try_from(index).expect("fewer futures than an index can count");
         self.push_back(index);
         Key(index)
     }
 
-    /// Has a future wait on, or again; returns the waker that it had.
+    /// Puts a future back into its queue, or keeps it there; returns the waker that it had.
     ///
-    /// Who had the baton and found nothing is in front again: it was its turn. Who was called with everybody
-    /// goes to the back: the others come in their order, too.
-    pub(super) fn again(&mut self, key: Key, waker: Waker) -> Option<Waker> {
-        let place = self.place(key.0);
-        let state = std::mem::replace(&mut place.state, State::Waiting);
-        let old = place.waker.replace(waker);
+    /// A future that held the baton and found nothing goes to the front: it was first. One that was
+    /// notified with all others goes to the back: they requeue in their order, too.
+    pub(super) fn requeue(&mut self, key: Key, waker: Waker) -> Option<Waker> {
+        let entry = self.entry(key.0);
+        let state = std::mem::replace(&mut entry.state, EntryState::Waiting);
+        let old = entry.waker.replace(waker);
         match state {
-            State::Waiting => {}
-            State::Baton => self.push_front(key.0),
-            State::Called => self.push_back(key.0),
+            EntryState::Waiting => {}
+            EntryState::Baton => self.push_front(key.0),
+            EntryState::Notified => self.push_back(key.0),
         }
         old
     }
 
-    /// Takes a future out.
-    pub(super) fn leave(&mut self, key: Key) -> Left {
-        if self.place(key.0).state == State::Waiting {
+    /// Removes a future.
+    pub(super) fn remove(&mut self, key: Key) -> Removed {
+        if self.entry(key.0).state == EntryState::Waiting {
             self.unlink(key.0);
         }
-        let place = self.places.remove(key.0 as usize);
-        if self.places.is_empty() && self.places.capacity() > KEPT {
-            self.places = Slab::new();
+        let entry = self.entries.remove(key.0 as usize);
+        if self.entries.is_empty() && self.entries.capacity() > KEPT_CAPACITY {
+            self.entries = Slab::new();
         }
-        Left {
-            waker: place.waker,
-            baton: (place.state == State::Baton).then_some(place.direction),
+        Removed {
+            waker: entry.waker,
+            baton: (entry.state == EntryState::Baton).then_some(entry.direction),
         }
     }
 
-    /// Gives the baton to the first who waits to take something.
-    pub(super) fn call_one(&mut self, direction: Direction) -> Option<Waker> {
-        self.pop(direction, Aim::Take, State::Baton)
+    /// Gives the baton to the first future that waits to operate.
+    pub(super) fn notify_one(&mut self, direction: Direction) -> Option<Waker> {
+        self.pop(direction, Aim::Take, EntryState::Baton)
     }
 
-    /// Calls everybody who waits in a line.
-    pub(super) fn call_all(&mut self, direction: Direction, aim: Aim, woken: &mut Vec<Waker>) {
-        while let Some(waker) = self.pop(direction, aim, State::Called) {
+    /// Notifies every future in a queue.
+    pub(super) fn notify_all(&mut self, direction: Direction, aim: Aim, woken: &mut Vec<Waker>) {
+        while let Some(waker) = self.pop(direction, aim, EntryState::Notified) {
             woken.push(waker);
         }
     }
 
-    /// Takes the first of a line out of it; its place stays.
-    fn pop(&mut self, direction: Direction, aim: Aim, state: State) -> Option<Waker> {
-        let head = self.lines[line(direction, aim)].head;
+    /// Unlinks the first entry of a queue; the entry itself stays.
+    fn pop(&mut self, direction: Direction, aim: Aim, state: EntryState) -> Option<Waker> {
+        let head = self.fifos[fifo_index(direction, aim)].head;
         if head == NONE {
             return None;
         }
         self.unlink(head);
-        let place = self.place(head);
-        place.state = state;
-        place.waker.take()
+        let entry = self.entry(head);
+        entry.state = state;
+        entry.waker.take()
     }
 
     fn push_back(&mut self, index: u32) {
-        let at = self.line_of(index);
-        let last = std::mem::replace(&mut self.lines[at].tail, index);
+        let at = self.fifo_of(index);
+        let last = std::mem::replace(&mut self.fifos[at].tail, index);
         self.link(last, index);
         self.link(index, NONE);
         if last == NONE {
-            self.lines[at].head = index;
+            self.fifos[at].head = index;
         }
     }
 
     fn push_front(&mut self, index: u32) {
-        let at = self.line_of(index);
-        let first = std::mem::replace(&mut self.lines[at].head, index);
+        let at = self.fifo_of(index);
+        let first = std::mem::replace(&mut self.fifos[at].head, index);
         self.link(NONE, index);
         self.link(index, first);
         if first == NONE {
-            self.lines[at].tail = index;
+            self.fifos[at].tail = index;
         }
     }
 
     fn unlink(&mut self, index: u32) {
-        let at = self.line_of(index);
-        let &mut Place { before, behind, .. } = self.place(index);
-        self.link(before, behind);
-        let line = &mut self.lines[at];
-        if before == NONE {
-            line.head = behind;
+        let at = self.fifo_of(index);
+        let &mut WaitEntry { prev, next, .. } = self.entry(index);
+        self.link(prev, next);
+        let fifo = &mut self.fifos[at];
+        if prev == NONE {
+            fifo.head = next;
         }
-        if behind == NONE {
-            line.tail = before;
-        }
-    }
-
-    /// Makes two places neighbours; one of them may be the end of the line.
-    fn link(&mut self, before: u32, behind: u32) {
-        if before != NONE {
-            self.place(before).behind = behind;
-        }
-        if behind != NONE {
-            self.place(behind).before = before;
+        if next == NONE {
+            fifo.tail = prev;
         }
     }
 
-    fn line_of(&mut self, index: u32) -> usize {
-        let place = self.place(index);
-        line(place.direction, place.aim)
+    /// Makes two entries neighbours; one of them may be `NONE`, the end of the queue.
+    fn link(&mut self, prev: u32, next: u32) {
+        if prev != NONE {
+            self.entry(prev).next = next;
+        }
+        if next != NONE {
+            self.entry(next).prev = prev;
+        }
     }
 
-    fn place(&mut self, index: u32) -> &mut Place {
-        &mut self.places[index as usize]
+    fn fifo_of(&mut self, index: u32) -> usize {
+        let entry = self.entry(index);
+        fifo_index(entry.direction, entry.aim)
+    }
+
+    fn entry(&mut self, index: u32) -> &mut WaitEntry {
+        &mut self.entries[index as usize]
     }
 }
 
-fn line(direction: Direction, aim: Aim) -> usize {
+fn fifo_index(direction: Direction, aim: Aim) -> usize {
     direction as usize * 2 + aim as usize
 }
 
@@ -222,114 +226,114 @@ mod tests {
     use crate::sync::Arc;
     use std::task::Wake;
 
-    struct Quiet;
+    struct NoopWake;
 
-    impl Wake for Quiet {
+    impl Wake for NoopWake {
         fn wake(self: Arc<Self>) {}
     }
 
     fn wakers<const N: usize>() -> [Waker; N] {
-        [(); N].map(|()| Waker::from(Arc::new(Quiet)))
+        [(); N].map(|()| Waker::from(Arc::new(NoopWake)))
     }
 
-    /// A crowd of futures that wait to read, one for each waker.
-    fn readers<const N: usize>(wakers: &[Waker; N]) -> (Crowd, [Key; N]) {
-        let mut crowd = Crowd::default();
+    /// A list of futures that wait to read, one for each waker.
+    fn readers<const N: usize>(wakers: &[Waker; N]) -> (WaitList, [Key; N]) {
+        let mut list = WaitList::default();
         let keys = wakers
             .each_ref()
-            .map(|waker| crowd.join(Direction::Read, Aim::Take, waker.clone()));
-        (crowd, keys)
+            .map(|waker| list.insert(Direction::Read, Aim::Take, waker.clone()));
+        (list, keys)
     }
 
-    /// Which of `wakers` the next one is.
-    fn next(crowd: &mut Crowd, wakers: &[Waker]) -> Option<usize> {
-        let waker = crowd.call_one(Direction::Read)?;
+    /// Gives the baton out; returns the index of the notified waker in `wakers`.
+    fn notified(list: &mut WaitList, wakers: &[Waker]) -> Option<usize> {
+        let waker = list.notify_one(Direction::Read)?;
         wakers.iter().position(|one| one.will_wake(&waker))
     }
 
     #[test]
-    fn the_first_to_come_is_the_first_to_be_called() {
+    fn the_first_to_wait_is_the_first_to_be_notified() {
         let wakers = wakers::<3>();
-        let (mut crowd, _) = readers(&wakers);
-        let order = [(); 4].map(|()| next(&mut crowd, &wakers));
+        let (mut list, _) = readers(&wakers);
+        let order = [(); 4].map(|()| notified(&mut list, &wakers));
         assert_eq!(order, [Some(0), Some(1), Some(2), None]);
     }
 
     #[test]
-    fn a_future_leaves_from_anywhere_in_the_line_with_its_own_waker() {
-        for gone in 0..3 {
+    fn a_future_is_removed_from_anywhere_in_the_queue_with_its_own_waker() {
+        for removed in 0..3 {
             let wakers = wakers::<3>();
-            let (mut crowd, keys) = readers(&wakers);
-            let left = crowd.leave(keys[gone]);
-            assert!(left.waker.unwrap().will_wake(&wakers[gone]));
-            assert_eq!(left.baton, None);
-            let rest: Vec<_> = std::iter::from_fn(|| next(&mut crowd, &wakers)).collect();
-            let expected: Vec<_> = (0..3).filter(|&one| one != gone).collect();
+            let (mut list, keys) = readers(&wakers);
+            let entry = list.remove(keys[removed]);
+            assert!(entry.waker.unwrap().will_wake(&wakers[removed]));
+            assert_eq!(entry.baton, None);
+            let rest: Vec<_> = std::iter::from_fn(|| notified(&mut list, &wakers)).collect();
+            let expected: Vec<_> = (0..3).filter(|&one| one != removed).collect();
             assert_eq!(rest, expected);
         }
     }
 
     #[test]
-    fn a_baton_that_found_nothing_is_in_front_again() {
+    fn a_holder_that_found_nothing_requeues_at_the_front() {
         let wakers = wakers::<3>();
-        let (mut crowd, keys) = readers(&wakers);
-        assert_eq!(next(&mut crowd, &wakers), Some(0));
-        assert!(crowd.again(keys[0], wakers[0].clone()).is_none());
-        assert_eq!(next(&mut crowd, &wakers), Some(0));
-        assert_eq!(crowd.leave(keys[0]).baton, Some(Direction::Read));
-        assert_eq!(next(&mut crowd, &wakers), Some(1));
+        let (mut list, keys) = readers(&wakers);
+        assert_eq!(notified(&mut list, &wakers), Some(0));
+        assert!(list.requeue(keys[0], wakers[0].clone()).is_none());
+        assert_eq!(notified(&mut list, &wakers), Some(0));
+        assert_eq!(list.remove(keys[0]).baton, Some(Direction::Read));
+        assert_eq!(notified(&mut list, &wakers), Some(1));
     }
 
     #[test]
-    fn those_that_were_all_called_come_back_in_their_order() {
+    fn futures_notified_together_requeue_in_their_order() {
         let wakers = wakers::<3>();
-        let (mut crowd, keys) = readers(&wakers);
+        let (mut list, keys) = readers(&wakers);
         let mut woken = Vec::new();
-        crowd.call_all(Direction::Read, Aim::Take, &mut woken);
+        list.notify_all(Direction::Read, Aim::Take, &mut woken);
         assert_eq!(woken.len(), 3);
-        assert_eq!(next(&mut crowd, &wakers), None);
+        assert_eq!(notified(&mut list, &wakers), None);
         for (key, waker) in keys.into_iter().zip(&wakers) {
-            drop(crowd.again(key, waker.clone()));
+            drop(list.requeue(key, waker.clone()));
         }
-        let order = [(); 3].map(|()| next(&mut crowd, &wakers));
+        let order = [(); 3].map(|()| notified(&mut list, &wakers));
         assert_eq!(order, [Some(0), Some(1), Some(2)]);
-        drop(crowd.again(keys[0], wakers[0].clone()));
-        crowd.call_all(Direction::Read, Aim::Take, &mut woken);
+        drop(list.requeue(keys[0], wakers[0].clone()));
+        list.notify_all(Direction::Read, Aim::Take, &mut woken);
         assert_eq!(
-            crowd.leave(keys[0]).baton,
+            list.remove(keys[0]).baton,
             None,
-            "it was called, not chosen"
+            "it was notified with all others"
         );
     }
 
     #[test]
-    fn a_line_is_of_one_direction_and_one_aim() {
-        let mut crowd = Crowd::default();
+    fn each_direction_and_aim_has_its_own_queue() {
+        let mut list = WaitList::default();
         let mut expected = Vec::new();
         for direction in [Direction::Read, Direction::Write] {
             for aim in [Aim::Take, Aim::Know] {
-                let _ = crowd.join(direction, aim, Waker::noop().clone());
+                let _ = list.insert(direction, aim, Waker::noop().clone());
                 expected.push((direction, aim));
             }
         }
         for (direction, aim) in expected {
             let mut woken = Vec::new();
-            crowd.call_all(direction, aim, &mut woken);
+            list.notify_all(direction, aim, &mut woken);
             assert_eq!(woken.len(), 1);
         }
     }
 
     #[test]
-    fn a_crowd_that_is_over_gives_its_room_back() {
-        let mut crowd = Crowd::default();
-        let mut join = || crowd.join(Direction::Read, Aim::Take, Waker::noop().clone());
-        let keys: Vec<_> = (0..=KEPT).map(|_| join()).collect();
+    fn a_large_list_frees_its_memory_when_it_is_empty() {
+        let mut list = WaitList::default();
+        let mut insert = || list.insert(Direction::Read, Aim::Take, Waker::noop().clone());
+        let keys: Vec<_> = (0..=KEPT_CAPACITY).map(|_| insert()).collect();
         for key in keys {
-            drop(crowd.leave(key));
+            drop(list.remove(key));
         }
-        assert_eq!(crowd.places.capacity(), 0);
-        let key = crowd.join(Direction::Read, Aim::Take, Waker::noop().clone());
-        drop(crowd.leave(key));
-        assert_ne!(crowd.places.capacity(), 0, "a small one keeps it");
+        assert_eq!(list.entries.capacity(), 0);
+        let key = list.insert(Direction::Read, Aim::Take, Waker::noop().clone());
+        drop(list.remove(key));
+        assert_ne!(list.entries.capacity(), 0, "a small list keeps its memory");
     }
 }

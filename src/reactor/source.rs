@@ -1,64 +1,73 @@
-//! What is known about one descriptor: whether it is ready, and who waits for it.
+//! Readiness of one descriptor, and the wakers and futures that wait for it.
 //!
-//! - Readiness is one word: bits below, a tick above. Every event sets bits and counts the tick up; a
-//!   direction is cleared only if the tick is still the one it was read at. So an event that comes
-//!   between the system call and the clearing is not lost.
-//! - What a short call clears is only readiness for data. That the other side is gone, that there is an
-//!   error to fetch, or urgent data, which a read stops at, stands until a call says `WouldBlock`: errors
-//!   are told once and then are over, and what was closed may be opened again (a FIFO). An error stands
-//!   for both directions, each of which has to find out by itself, and both are woken.
-//! - An event sets its bits first and takes the waiters' lock after. A waiter looks at the word with that lock
-//!   held, or after it was: of an event and a waiter that meet, one sees the other.
-//! - One place per direction for the poll traits, whose last caller counts and is woken by every event; and a
-//!   [crowd](super::crowd) of futures, which take themselves out. So nothing piles up, and many tasks may wait
-//!   for one socket.
+//! - Readiness is one word: bits below, a tick above. Every event sets bits and increments the
+//!   tick. A direction is cleared only if the tick is still the one that was read with the
+//!   readiness, so an event between the system call and the clear is not lost.
+//! - A short call clears only the data bit. The sticky bit (the peer has closed, an error is
+//!   pending, or there is urgent data, at which a read stops) stays until a call returns
+//!   `WouldBlock`: an error is reported once and is gone afterwards, and what was closed may be
+//!   opened again (a FIFO). An error sets the sticky bits of both directions, since each has to
+//!   find it by its own call, and wakes both.
+//! - An event sets its bits first and takes the waiters' lock afterwards. A waiter reads the word
+//!   while it holds that lock, or after it has held it: of an event and a waiter that race, one
+//!   sees the other.
+//! - Each direction has one waker for the poll functions, which the last caller replaces and every
+//!   event wakes; and there is a [wait list](super::crowd) of futures, which remove themselves. So
+//!   nothing accumulates, and many tasks may wait for one socket.
 //! - It knows nothing of loops and sockets.
 //!
 //! # The baton
 //!
-//! The selector reports edges: after one event there may be one datagram or many, and no further event until
-//! one more arrives. To wake every future that waits would cost as much as the crowd is large, for one
-//! datagram; to wake one and no more would leave the rest of the datagrams where they are. So an event that
-//! brings data gives a *baton* to the first future in line, and wakes that one only.
+//! The selector reports edges: after one event there may be one datagram or many, and no further
+//! event until another one arrives. Waking every future that waits would cost time in proportion to
+//! their number, for one datagram; waking one and no more would leave the remaining datagrams
+//! unread. So an event that brings data gives a *baton* to the first future in the queue that waits
+//! to operate, and wakes only that future.
 //!
-//! - The holder tries its system call. Whatever comes of it but `WouldBlock`, and also if the future is dropped
-//!   before it is polled, the holder *leaves*, and [`leave`](Source::leave) passes the baton to the next in
-//!   line if the direction is still ready. It is the only place that does.
-//! - A holder that is told `WouldBlock` clears the readiness. If an event came in between, the clearing fails
-//!   and the holder tries again, baton in hand. Else it lines up again, in front, and the baton is over.
-//! - Futures that only want to know of readiness take nothing and never hold a baton: every event wakes them all.
-//!   The same goes for the poll functions' places.
-//! - An error, a hang-up, urgent data and the end of the loop concern everybody, and wake everybody.
+//! - The holder tries its system call. On any outcome but `WouldBlock`, and also if the future is
+//!   dropped before it is polled, the holder *leaves*, and [`leave`](Source::leave) passes the
+//!   baton to the next future in the queue if the direction is still ready. No other function
+//!   passes it on.
+//! - A holder whose call returns `WouldBlock` clears the readiness. If an event arrived in between,
+//!   the clear fails and the holder tries again, still with the baton. Otherwise it requeues, at
+//!   the front, and the baton ends.
+//! - Futures that only observe readiness take nothing and never hold a baton: every event wakes all
+//!   of them. The same applies to the wakers of the poll functions.
+//! - An error, a hang-up, urgent data and the end of the loop concern every waiter, and wake every
+//!   waiter.
 //!
-//! No wake-up is lost, because of one invariant: *while a direction is ready and a taker sleeps in line, an event
-//! is still about to take the lock, or somebody holds a baton.* A taker lies down with the lock held and the word
-//! not ready, so the event that makes it ready takes the lock later, finds the line not empty, and gives a baton
-//! out. From there on a baton ends in two ways, both under the lock: in `leave`, which passes it on if the
-//! word is ready; and in [`enlist`](Source::enlist), if the word is not. If the word is ready there, the holder
-//! keeps the baton and tries again. Who finds a direction ready without a baton (it has just come, or was woken
-//! together with all) may take what is there and owes nothing.
+//! No wake-up is lost, because of one invariant: *while a direction is ready and a future that
+//! waits to operate sleeps in the queue, an event has yet to take the lock, or some future holds a
+//! baton.* Such a future goes to sleep with the lock held and the word not ready, so the event that
+//! makes the word ready takes the lock later, finds the queue not empty, and gives out a baton.
+//! From there on a baton ends in two ways, both under the lock: in `leave`, which passes it on if
+//! the word is ready; and in [`enlist`](Source::enlist), if the word is not. If the word is ready
+//! there, the holder keeps the baton and tries again. A future that finds a direction ready without
+//! a baton (it has just arrived, or was woken together with all others) may take what is there and
+//! has nothing to pass on.
 //!
-//! Batons can be several, one for each event, on several loops; each success and each event wakes one future at
-//! most. A holder that is neither polled nor dropped keeps its baton: that is a future which ignores its waker.
+//! There can be several batons, one for each event, held on several loops; each success and each
+//! event wakes at most one future. A holder that is neither polled nor dropped keeps its baton:
+//! such a future ignores its waker.
 
 use std::task::Waker;
 
 use mio::event::Event;
 
-use crate::reactor::crowd::{Aim, Crowd, Key};
+use crate::reactor::crowd::{Aim, Key, WaitList};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 const READABLE: usize = 1;
 const WRITABLE: usize = 1 << 1;
-/// Closed, in error, or urgent: worth a system call, also after one that was short.
-const READ_STANDS: usize = 1 << 2;
-const WRITE_STANDS: usize = 1 << 3;
-/// The loop is gone: nothing will be reported any more.
+/// Closed, in error, or urgent: worth a system call even after a short one.
+const READ_STICKY: usize = 1 << 2;
+const WRITE_STICKY: usize = 1 << 3;
+/// The loop has ended: no further events will be reported.
 const SHUT: usize = 1 << 4;
 const BITS: usize = (1 << 5) - 1;
 const TICK: usize = 1 << 5;
 
-/// Which way the data goes.
+/// The direction of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -66,11 +75,11 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// The bits that make a system call in this direction worth while; `WouldBlock` clears them.
+    /// The bits that make a system call in this direction worthwhile; `WouldBlock` clears them.
     fn mask(self) -> usize {
         match self {
-            Direction::Read => READABLE | READ_STANDS,
-            Direction::Write => WRITABLE | WRITE_STANDS,
+            Direction::Read => READABLE | READ_STICKY,
+            Direction::Write => WRITABLE | WRITE_STICKY,
         }
     }
 
@@ -83,46 +92,48 @@ impl Direction {
     }
 }
 
-/// The state of one direction.
+/// The readiness of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// Worth a system call; the tick is for [`Source::blocked`] and [`Source::short`].
     Ready(Tick),
     NotReady,
-    /// The loop that would report is gone.
+    /// The loop that would report events has ended.
     Shut,
 }
 
-/// When readiness was looked at.
+/// The tick at which readiness was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tick(usize);
 
-/// One descriptor, as its reactor and its users see it.
+/// The readiness and the waiters of one descriptor, shared by its reactor and its users.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     word: AtomicUsize,
-    waiters: Mutex<Waiters>,
+    waiters: Mutex<SourceWaiters>,
 }
 
 #[derive(Debug, Default)]
-struct Waiters {
-    read: Option<Waker>,
-    write: Option<Waker>,
-    /// Made when the first future waits: most sockets are read and written by poll functions alone, and
-    /// there are many of them.
-    crowd: Option<Box<Crowd>>,
+struct SourceWaiters {
+    poll_read: Option<Waker>,
+    poll_write: Option<Waker>,
+    /// Allocated when the first future waits: most sockets are read and written by poll functions
+    /// alone, and there are many of them.
+    futures: Option<Box<WaitList>>,
 }
 
-/// The outcome of [`Source::enlist`], and a waker that is not needed any more, to be dropped with nothing held.
+/// The outcome of [`Source::enlist`], and a waker that is no longer needed, to be dropped with no
+/// lock held.
 #[derive(Debug)]
 pub(crate) struct Enlisted {
     pub(crate) look: Look,
     pub(crate) spare: Option<Waker>,
 }
 
-/// Who left, to be dropped; and who is next, to be woken. Both with nothing held.
+/// The waker of the future that left, to be dropped, and of the next one, to be woken; both with no
+/// lock held.
 #[derive(Debug)]
-#[must_use = "the baton is on its way to the next one"]
+#[must_use = "the next holder of the baton has to be woken"]
 pub(crate) struct Handover {
     pub(crate) own: Option<Waker>,
     pub(crate) next: Option<Waker>,
@@ -130,7 +141,7 @@ pub(crate) struct Handover {
 
 impl Source {
     pub(crate) fn look(&self, direction: Direction) -> Look {
-        // Acquire pairs with the Release of whoever set the bits.
+        // Acquire pairs with the Release of the update that set the bits.
         let word = self.word.load(Ordering::Acquire);
         if word & SHUT != 0 {
             Look::Shut
@@ -145,7 +156,8 @@ impl Source {
         self.word.load(Ordering::Acquire) & SHUT != 0
     }
 
-    /// Begins anew, for another loop: what is ready is what that will report.
+    /// Clears everything, for registration with another loop: readiness is what that loop reports
+    /// from now on.
     pub(crate) fn reopen(&self) {
         let reopen = |word: usize| Some((word & !BITS).wrapping_add(TICK));
         let _ = self
@@ -153,13 +165,13 @@ impl Source {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, reopen);
     }
 
-    /// Notes that a system call would block, unless something was reported since the look.
+    /// Records that a system call would block, unless an event was reported since `tick`.
     pub(crate) fn blocked(&self, direction: Direction, tick: Tick) {
         self.clear(direction.mask(), tick);
     }
 
-    /// Notes that a system call took all the data, or all the room, there was, unless something was
-    /// reported since the look.
+    /// Records that a system call used up all the data, or all the buffer space, there was, unless
+    /// an event was reported since `tick`.
     pub(crate) fn short(&self, direction: Direction, tick: Tick) {
         self.clear(direction.data(), tick);
     }
@@ -167,28 +179,28 @@ impl Source {
     fn clear(&self, bits: usize, tick: Tick) {
         let clear =
             |word: usize| (word / TICK == tick.0 && word & bits != 0).then_some(word & !bits);
-        // A newer tick: the readiness of that event stands.
+        // If the tick is newer, the readiness that its event reported stays.
         let _ = self
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, clear);
     }
 
-    /// Notes what the selector reported; hands out whoever waits for it.
+    /// Records what the selector reported; adds the wakers of the affected waiters to `woken`.
     pub(crate) fn report(&self, event: &Event, woken: &mut Vec<Waker>) {
         let mut bits = 0;
         for (set, bit) in [
             (event.is_readable(), READABLE),
             (event.is_writable(), WRITABLE),
-            (event.is_read_closed() || event.is_priority(), READ_STANDS),
-            (event.is_write_closed(), WRITE_STANDS),
-            (event.is_error(), READ_STANDS | WRITE_STANDS),
+            (event.is_read_closed() || event.is_priority(), READ_STICKY),
+            (event.is_write_closed(), WRITE_STICKY),
+            (event.is_error(), READ_STICKY | WRITE_STICKY),
         ] {
             bits |= if set { bit } else { 0 };
         }
         self.set(bits, woken);
     }
 
-    /// Notes that the loop is gone; hands everybody out.
+    /// Records that the loop has ended; adds the wakers of all waiters to `woken`.
     pub(crate) fn shut(&self, woken: &mut Vec<Waker>) {
         self.set(SHUT | BITS, woken);
     }
@@ -200,17 +212,18 @@ impl Source {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
         let mut waiters = self.waiters.lock();
         for direction in [Direction::Read, Direction::Write] {
-            waiters.call(direction, bits, woken);
+            waiters.collect_woken(direction, bits, woken);
         }
     }
 
-    /// Stores the waker of a poll function, in the place of the last one, which is handed out.
+    /// Stores the waker of a poll function; returns the one that it replaces.
     pub(crate) fn store(&self, direction: Direction, waker: Waker) -> Option<Waker> {
         let mut waiters = self.waiters.lock();
-        waiters.slot(direction).replace(waker)
+        waiters.poll_waker(direction).replace(waker)
     }
 
-    /// Has a future wait, unless the direction is ready or shut; its place is made when it first does.
+    /// Enqueues a future, unless the direction is ready or shut; its entry is created by the first
+    /// call that does.
     pub(crate) fn enlist(
         &self,
         key: &mut Option<Key>,
@@ -219,14 +232,14 @@ impl Source {
         waker: Waker,
     ) -> Enlisted {
         let mut waiters = self.waiters.lock();
-        // With the lock held: a holder of the baton must not lie down on a direction that is ready.
+        // With the lock held: a holder of the baton must not go to sleep on a direction that is ready.
         let look = self.look(direction);
         let spare = if look == Look::NotReady {
-            let crowd = waiters.crowd.get_or_insert_default();
+            let futures = waiters.futures.get_or_insert_default();
             match *key {
-                Some(key) => crowd.again(key, waker),
+                Some(key) => futures.requeue(key, waker),
                 None => {
-                    *key = Some(crowd.join(direction, aim, waker));
+                    *key = Some(futures.insert(direction, aim, waker));
                     None
                 }
             }
@@ -236,42 +249,49 @@ impl Source {
         Enlisted { look, spare }
     }
 
-    /// Takes a future out; the baton, if it held one, goes to the next in line if there is something left.
+    /// Removes a future; a baton that it held passes to the next in the queue if the direction is
+    /// still ready.
     pub(crate) fn leave(&self, key: Key) -> Handover {
         let mut waiters = self.waiters.lock();
-        let crowd = waiters.crowd.as_mut().expect("made when it was enlisted");
-        let left = crowd.leave(key);
-        let on = |way: &Direction| matches!(self.look(*way), Look::Ready(_));
-        let next = left.baton.filter(on).and_then(|way| crowd.call_one(way));
+        let futures = waiters
+            .futures
+            .as_mut()
+            .expect("created when the future was enlisted");
+        let removed = futures.remove(key);
+        let still_ready = |direction: &Direction| matches!(self.look(*direction), Look::Ready(_));
+        let next = removed
+            .baton
+            .filter(still_ready)
+            .and_then(|direction| futures.notify_one(direction));
         Handover {
-            own: left.waker,
+            own: removed.waker,
             next,
         }
     }
 }
 
-impl Waiters {
-    /// Hands out who has to be told of `bits` in one direction.
-    fn call(&mut self, direction: Direction, bits: usize, woken: &mut Vec<Waker>) {
+impl SourceWaiters {
+    /// Adds the wakers that `bits` wake in one direction to `woken`.
+    fn collect_woken(&mut self, direction: Direction, bits: usize, woken: &mut Vec<Waker>) {
         if bits & direction.mask() == 0 {
             return;
         }
-        woken.extend(self.slot(direction).take());
-        let Some(crowd) = &mut self.crowd else {
+        woken.extend(self.poll_waker(direction).take());
+        let Some(futures) = &mut self.futures else {
             return;
         };
-        crowd.call_all(direction, Aim::Know, woken);
+        futures.notify_all(direction, Aim::Know, woken);
         if bits & direction.mask() == direction.data() {
-            woken.extend(crowd.call_one(direction));
+            woken.extend(futures.notify_one(direction));
         } else {
-            crowd.call_all(direction, Aim::Take, woken);
+            futures.notify_all(direction, Aim::Take, woken);
         }
     }
 
-    fn slot(&mut self, direction: Direction) -> &mut Option<Waker> {
+    fn poll_waker(&mut self, direction: Direction) -> &mut Option<Waker> {
         match direction {
-            Direction::Read => &mut self.read,
-            Direction::Write => &mut self.write,
+            Direction::Read => &mut self.poll_read,
+            Direction::Write => &mut self.poll_write,
         }
     }
 }

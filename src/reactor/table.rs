@@ -1,14 +1,14 @@
 //! The descriptors that a reactor watches.
 //!
-//! - A token is an index and a generation: an event for a descriptor that is gone does not reach the
-//!   one that has its index now. It is ignored and counted.
+//! - A token is an index and a generation: an event for a descriptor that was deregistered does not
+//!   reach the one that has its index now. Such an event is ignored and counted.
 //! - Registering, reporting, rebuilding and closing take one lock; wakers are collected under it, once
-//!   per batch of events, and woken by the caller with none held.
-//! - Order of an end: deregister, free the slot, close the descriptor. The first two are here, under
-//!   the lock; the third is the owner's, afterwards.
-//! - It knows sources, not who owns them: a slot holds whatever has a source to show.
-//! - The table keeps raw descriptors, which the sources' owners keep open for as long as they are in
-//!   here: that is what makes it possible to register them all again.
+//!   per batch of events, and woken by the caller with no lock held.
+//! - Order of deregistration: leave the selector, free the slot, close the descriptor. The first
+//!   two happen here, under the lock; the third is up to the owner, afterwards.
+//! - It knows sources, not their owners: a slot holds any value that has a source.
+//! - The table keeps raw descriptors, which the owners of the sources keep open for as long as they are
+//!   registered: that makes it possible to register them all again.
 
 use std::borrow::Borrow;
 use std::io;
@@ -23,7 +23,8 @@ use crate::metrics::gauges::Gauge;
 use crate::reactor::source::Source;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
-/// Both directions; and urgent data where it is told apart, since a read stops short of it.
+/// Both directions; and urgent data where the selector reports it separately, since a read stops
+/// short of it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const INTEREST: Interest = Interest::READABLE
     .add(Interest::WRITABLE)
@@ -32,40 +33,43 @@ const INTEREST: Interest = Interest::READABLE
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// Half of a token is the index, the other half the generation.
+const HALF_BITS: u32 = usize::BITS / 2;
+/// Excludes the generation of all ones, which with the greatest index would be the bell's token.
+const GENERATIONS: u32 = ((1_u64 << HALF_BITS) - 1) as u32;
+
 /// The token of the bell.
 pub(crate) const BELL: Token = Token(usize::MAX);
 
-const HALF: u32 = usize::BITS / 2;
-/// Never all ones, which with the last index of all would be the bell's token.
-const GENERATIONS: u32 = ((1_u64 << HALF) - 1) as u32;
+/// Capacity that an empty table keeps; a larger allocation is freed when the last descriptor is
+/// deregistered.
+const KEPT_SLOTS: usize = 1024;
 
-/// Slots that an empty table keeps room for; the room of a larger crowd is given back when the last one goes.
-const KEPT: usize = 1024;
-
-/// The table.
+/// The table; `W` is what the owner of a descriptor shares with it.
 #[derive(Debug)]
 pub(crate) struct Table<W> {
-    inner: Mutex<Inner<W>>,
-    /// Descriptors in here; to be read without the lock.
+    inner: Mutex<TableInner<W>>,
+    /// Number of descriptors in the table; can be read without the lock.
     len: AtomicUsize,
-    /// The process whose selector it is: a forked child shares it, and must not take anything out.
+    /// The process that created the selector: a forked child shares it, and must not deregister
+    /// anything.
     process: u32,
-    /// Events for descriptors, written by the loop thread; and those for descriptors that were gone.
+    /// Events for descriptors; written by the loop thread.
     pub(crate) events: Gauge,
+    /// Events for descriptors that had been deregistered; written by the loop thread.
     pub(crate) stale: Gauge,
     pub(crate) rebuilds: Gauge,
 }
 
 #[derive(Debug)]
-struct Inner<W> {
+struct TableInner<W> {
     /// `None` once the loop has ended.
     registry: Option<Registry>,
-    slots: Slab<Slot<W>>,
+    slots: Slab<TableSlot<W>>,
     generation: u32,
 }
 
 #[derive(Debug)]
-struct Slot<W> {
+struct TableSlot<W> {
     generation: u32,
     fd: RawFd,
     watched: Arc<W>,
@@ -74,7 +78,7 @@ struct Slot<W> {
 impl<W: Borrow<Source>> Table<W> {
     pub(crate) fn new(registry: Registry) -> Table<W> {
         Table {
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(TableInner {
                 registry: Some(registry),
                 slots: Slab::new(),
                 generation: 0,
@@ -91,21 +95,21 @@ impl<W: Borrow<Source>> Table<W> {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Brings the generations close to where they begin again.
+    /// Brings the generation counter close to where it wraps around.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn age(&self) {
         self.inner.lock().generation = GENERATIONS - 5;
     }
 
-    /// Whether it takes no more.
+    /// Whether it refuses new descriptors.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.lock().registry.is_none()
     }
 
-    /// Watches a descriptor, in both directions; `None` if the loop has ended.
+    /// Registers a descriptor, in both directions; `None` if the loop has ended.
     pub(crate) fn register(&self, fd: RawFd, watched: &Arc<W>) -> Option<io::Result<Token>> {
         let mut inner = self.inner.lock();
-        let Inner {
+        let TableInner {
             registry,
             slots,
             generation,
@@ -118,7 +122,7 @@ impl<W: Borrow<Source>> Table<W> {
         if let Err(error) = registry.register(&mut SourceFd(&fd), token, INTEREST) {
             return Some(Err(error));
         }
-        entry.insert(Slot {
+        entry.insert(TableSlot {
             generation: *generation,
             fd,
             watched: Arc::clone(watched),
@@ -127,7 +131,7 @@ impl<W: Borrow<Source>> Table<W> {
         Some(Ok(token))
     }
 
-    /// Watches a descriptor no more; the caller may close it then.
+    /// Deregisters a descriptor; the caller may close it afterwards.
     pub(crate) fn deregister(&self, token: Token) {
         let mut inner = self.inner.lock();
         let Some(slot) = inner.slot(token) else {
@@ -135,20 +139,20 @@ impl<W: Borrow<Source>> Table<W> {
         };
         let fd = slot.fd;
         if let (Some(registry), true) = (&inner.registry, self.process == std::process::id()) {
-            // It can only fail if the selector is broken, and then a rebuild leaves it behind.
+            // This fails only if the selector is broken, and then a rebuild leaves the descriptor out.
             let _ = registry.deregister(&mut SourceFd(&fd));
         }
         let slot = inner.slots.remove(index(token));
         self.len.store(inner.slots.len(), Ordering::Relaxed);
-        // Generations go on counting, so a token of the past finds nothing in new slots either.
-        let over = inner.slots.is_empty() && inner.slots.capacity() > KEPT;
-        let room = over.then(|| std::mem::take(&mut inner.slots));
+        // The generation counter is kept, so an old token finds nothing in new slots either.
+        let excess = inner.slots.is_empty() && inner.slots.capacity() > KEPT_SLOTS;
+        let freed = excess.then(|| std::mem::take(&mut inner.slots));
         drop(inner);
         drop(slot);
-        drop(room);
+        drop(freed);
     }
 
-    /// Tells the sources what the selector reported; hands out whoever waits for it.
+    /// Passes what the selector reported to the sources; adds the wakers of their waiters to `woken`.
     pub(crate) fn report(&self, events: &Events, woken: &mut Vec<Waker>) {
         let inner = self.inner.lock();
         for event in events {
@@ -163,14 +167,15 @@ impl<W: Borrow<Source>> Table<W> {
         }
     }
 
-    /// Registers everything again, with a new selector.
+    /// Registers all descriptors again, with a new selector.
     ///
-    /// A descriptor that cannot be registered again is shut; its users are handed out.
+    /// A descriptor that cannot be registered again is shut; the wakers of its waiters are added to
+    /// `woken`.
     pub(crate) fn rebuild(&self, registry: Registry, woken: &mut Vec<Waker>) {
         let mut inner = self.inner.lock();
         self.rebuilds.add(1);
         if inner.registry.is_none() {
-            return; // closed before its loop has ended: it stays so
+            return; // closed before its loop has ended: it stays closed
         }
         for (index, slot) in &inner.slots {
             let token = token(index, slot.generation);
@@ -182,14 +187,14 @@ impl<W: Borrow<Source>> Table<W> {
         inner.registry = Some(registry);
     }
 
-    /// Shuts every source and takes no more; returns how many there were.
+    /// Shuts every source and refuses new ones; returns how many there were.
     pub(crate) fn close(&self, woken: &mut Vec<Waker>) -> usize {
         let mut inner = self.inner.lock();
         let closed = inner.slots.len();
         for (_, slot) in &inner.slots {
             slot.source().shut(woken);
         }
-        // Descriptors leave the selector when they are closed, or with the selector.
+        // Descriptors leave the selector when they are closed, or when the selector is dropped.
         let slots = std::mem::take(&mut inner.slots);
         inner.registry = None;
         self.len.store(0, Ordering::Relaxed);
@@ -199,26 +204,26 @@ impl<W: Borrow<Source>> Table<W> {
     }
 }
 
-impl<W> Inner<W> {
-    fn slot(&self, token: Token) -> Option<&Slot<W>> {
+impl<W> TableInner<W> {
+    fn slot(&self, token: Token) -> Option<&TableSlot<W>> {
         self.slots
             .get(index(token))
-            .filter(|slot| slot.generation as usize == token.0 >> HALF)
+            .filter(|slot| slot.generation as usize == token.0 >> HALF_BITS)
     }
 }
 
-impl<W: Borrow<Source>> Slot<W> {
+impl<W: Borrow<Source>> TableSlot<W> {
     fn source(&self) -> &Source {
         (*self.watched).borrow()
     }
 }
 
 fn token(index: usize, generation: u32) -> Token {
-    Token(index | (generation as usize) << HALF)
+    Token(index | (generation as usize) << HALF_BITS)
 }
 
 fn index(token: Token) -> usize {
-    token.0 & ((1 << HALF) - 1)
+    token.0 & ((1 << HALF_BITS) - 1)
 }
 
 #[cfg(test)]
@@ -237,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_for_a_descriptor_that_is_gone_does_not_reach_its_successor() {
+    fn an_event_for_a_deregistered_descriptor_does_not_reach_its_successor() {
         let mut poll = mio::Poll::new().unwrap();
         let table = Table::new(poll.registry().try_clone().unwrap());
         let (one, mut other) = pair();
@@ -248,7 +253,7 @@ mod tests {
         poll.poll(&mut events, Some(Duration::from_secs(5)))
             .unwrap();
         assert!(!events.is_empty());
-        // The descriptor goes, and another takes its slot, before the events are looked at.
+        // The descriptor is deregistered, and another takes its slot, before the events are processed.
         table.deregister(token);
         let (two, _open) = pair();
         let second = Arc::new(Source::default());
@@ -263,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_table_takes_nothing_and_shuts_what_it_had() {
+    fn a_closed_table_refuses_descriptors_and_shuts_those_it_had() {
         let poll = mio::Poll::new().unwrap();
         let table = Table::new(poll.registry().try_clone().unwrap());
         let (one, _other) = pair();
@@ -271,9 +276,10 @@ mod tests {
         let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         assert_eq!(table.close(&mut Vec::new()), 1);
         assert_eq!(source.look(Direction::Read), Look::Shut);
-        table.deregister(token); // late, and harmless
+        table.deregister(token); // late, but harmless
         assert!(table.register(one.as_raw_fd(), &source).is_none());
-        // A loop that closes its channels first works on for a while, and may find its selector broken.
+        // A loop runs on for a while after it has closed its channels, and may find its selector
+        // broken.
         let again = mio::Poll::new().unwrap();
         table.rebuild(again.registry().try_clone().unwrap(), &mut Vec::new());
         assert!(table.register(one.as_raw_fd(), &source).is_none());
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_registered_again_is_shut_and_the_others_are_watched() {
+    fn a_descriptor_that_cannot_be_registered_again_is_shut_and_the_others_are_watched() {
         let poll = mio::Poll::new().unwrap();
         let table = Table::new(poll.registry().try_clone().unwrap());
         let pairs = [pair(), pair()];
@@ -291,23 +297,23 @@ mod tests {
             table.register(*fd, source).unwrap().unwrap();
             drop(source.store(Direction::Read, Waker::noop().clone()));
         }
-        // Somebody has it in there already: the new selector refuses it.
+        // It is registered there already: the new selector refuses it.
         let again = mio::Poll::new().unwrap();
         let (fd, token) = (&mut SourceFd(&fds[0]), Token(7));
         again.registry().register(fd, token, INTEREST).unwrap();
         let mut woken = Vec::new();
         table.rebuild(again.registry().try_clone().unwrap(), &mut woken);
-        assert_eq!(woken.len(), 1, "who would wait in vain hears of it");
+        assert_eq!(woken.len(), 1, "the waiter of the shut source");
         let looks = sources.map(|source| source.look(Direction::Read));
         assert_eq!(looks, [Look::Shut, Look::NotReady]);
         let refused = again
             .registry()
             .register(&mut SourceFd(&fds[1]), token, INTEREST);
-        assert!(refused.is_err(), "the other one is watched");
+        assert!(refused.is_err(), "the other descriptor is watched");
     }
 
     #[test]
-    fn what_cannot_be_polled_is_an_error_and_leaves_no_slot() {
+    fn a_descriptor_that_cannot_be_polled_is_an_error_and_leaves_no_slot() {
         let poll = mio::Poll::new().unwrap();
         let table = Table::new(poll.registry().try_clone().unwrap());
         let file = std::fs::File::open("/proc/self/exe").unwrap();
@@ -321,15 +327,15 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_has_gone_leaves_no_room_behind_and_its_tokens_mean_nothing() {
+    fn an_emptied_table_frees_its_memory_and_old_tokens_stay_stale() {
         let poll = mio::Poll::new().unwrap();
         let table = Table::new(poll.registry().try_clone().unwrap());
-        // One descriptor is watched once; the rest take slots without one.
+        // A descriptor can be registered only once; the other slots are reserved without one.
         let (one, _other) = pair();
         let source = Arc::new(Source::default());
         let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
-        let room = |table: &Table<Source>| table.inner.lock().slots.capacity();
-        for slots in [KEPT, KEPT + 1] {
+        let capacity = |table: &Table<Source>| table.inner.lock().slots.capacity();
+        for slots in [KEPT_SLOTS, KEPT_SLOTS + 1] {
             let mut inner = table.inner.lock();
             inner.slots.reserve_exact(slots - 1);
             assert_eq!(inner.slots.capacity(), slots);
@@ -337,15 +343,15 @@ mod tests {
             let (two, _open) = pair();
             let last = table.register(two.as_raw_fd(), &source).unwrap().unwrap();
             table.deregister(last);
-            assert_eq!(room(&table), slots, "it is not empty");
+            assert_eq!(capacity(&table), slots, "the table is not empty");
         }
         table.deregister(token);
-        assert_eq!((room(&table), table.len()), (0, 0));
+        assert_eq!((capacity(&table), table.len()), (0, 0));
         let again = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         assert_eq!(index(again), index(token));
         table.deregister(token);
-        assert_eq!(table.len(), 1, "a token of the past");
+        assert_eq!(table.len(), 1, "the token was stale");
         table.deregister(again);
-        assert_ne!(room(&table), 0, "a small one keeps it");
+        assert_ne!(capacity(&table), 0, "a small table keeps its memory");
     }
 }

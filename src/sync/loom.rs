@@ -1,14 +1,15 @@
-//! loom's primitives, in the shape that the rest of the crate expects.
+//! loom's primitives, with the API that the rest of the crate expects.
 //!
-//! - They live for one execution of a model: they cannot be made in a constant, nor kept in a static.
-//! - Time stands still for them: a wait with a timeout ends by a notification only, so nothing that a model
-//!   waits for can be rescued by a deadline.
+//! - They live for one execution of a model: they cannot be created in a constant, nor kept in a
+//!   static.
+//! - Time does not advance for them: only a notification ends a wait with a timeout, so no deadline
+//!   can rescue a wait whose notification was lost.
 
 pub(crate) use ::loom::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub(crate) use ::loom::sync::{Condvar, Mutex, MutexGuard};
-pub(crate) use thread_local_of_models as thread_local;
+pub(crate) use model_thread_local as thread_local;
 
 use std::cell::Cell;
 use std::io;
@@ -20,18 +21,18 @@ use ::loom::thread::LocalKey;
 pub(crate) mod thread {
     pub(crate) use ::loom::thread::*;
 
-    /// Lets others go first: time stands still.
+    /// Yields to the other threads: time does not advance.
     pub(crate) fn sleep(_: std::time::Duration) {
         yield_now();
     }
 }
 
-/// Reads the clock, which decides nothing here: see above.
+/// Reads the clock, which ends no wait here: see the module docs.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits in a selector; models have loops without one.
+/// Waits in a selector; the loops of the models have none.
 pub(crate) fn select(
     poll: &mut mio::Poll,
     events: &mut mio::Events,
@@ -40,7 +41,7 @@ pub(crate) fn select(
     poll.poll(events, timeout)
 }
 
-/// The lock of a table that belongs to the process; never held where loom might switch threads.
+/// The lock of process-wide data; never held where loom might switch threads.
 #[derive(Debug)]
 pub(crate) struct PlainMutex<T>(std::sync::Mutex<T>);
 
@@ -54,8 +55,9 @@ impl<T> PlainMutex<T> {
     }
 }
 
-/// As the standard library's macro: all threads of a model share one thread of the system.
-macro_rules! thread_local_of_models {
+/// Like the standard library's macro, which does not work here: all threads of a model share one OS
+/// thread.
+macro_rules! model_thread_local {
     () => {};
     ($(#[$attr:meta])* static $name:ident: $type:ty = const { $init:expr }; $($rest:tt)*) => {
         $crate::sync::thread_local! { $(#[$attr])* static $name: $type = $init; $($rest)* }
@@ -67,9 +69,9 @@ macro_rules! thread_local_of_models {
         $crate::sync::thread_local! { $($rest)* }
     };
 }
-pub(crate) use thread_local_of_models;
+pub(crate) use model_thread_local;
 
-/// What the standard library's keys can do and loom's cannot.
+/// Methods that the standard library's keys have and loom's lack.
 pub(crate) trait CellKey<T> {
     fn get(&'static self) -> T
     where

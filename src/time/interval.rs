@@ -1,4 +1,4 @@
-//! A stream of moments, one period apart.
+//! A stream that ticks once per period.
 
 use std::future::Future;
 use std::future::poll_fn;
@@ -15,11 +15,11 @@ use crate::time::timers::Kind;
 /// How late a tick may be taken before [`MissedTick::Delay`] leaves the grid.
 const TOLERANCE: Duration = Duration::from_millis(5);
 
-/// Ticks now and then once per `period`.
+/// Ticks immediately, and then once per `period`.
 ///
 /// # Panics
 ///
-/// If `period` is zero. Polling it panics as [`sleep`](crate::time::sleep) does.
+/// If `period` is zero. Polling the stream panics as [`sleep`](crate::time::sleep) does.
 ///
 /// # Examples
 ///
@@ -42,7 +42,7 @@ pub fn interval(period: Duration) -> Interval {
 ///
 /// # Panics
 ///
-/// If `period` is zero. Polling it panics as [`sleep`](crate::time::sleep) does.
+/// If `period` is zero. Polling the stream panics as [`sleep`](crate::time::sleep) does.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ pub fn interval(period: Duration) -> Interval {
 /// let start = Instant::now() + Duration::from_millis(1);
 /// let ticks = interval_at(start, Duration::from_millis(1)).take(3);
 /// let ticks: Vec<_> = loopgroup::block_on(ticks.collect());
-/// assert_eq!(ticks[0], start); // a tick is the moment it was meant for
+/// assert_eq!(ticks[0], start); // a tick is the instant it was scheduled for
 /// assert_eq!(ticks[2], start + Duration::from_millis(2));
 /// ```
 #[track_caller]
@@ -62,7 +62,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval::new(Sleep::at(Some(start), Kind::Sleep), period)
 }
 
-/// What an [`Interval`] does about ticks that nobody took in time.
+/// What an [`Interval`] does about ticks that were not taken in time.
 ///
 /// # Examples
 ///
@@ -77,30 +77,31 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 ///     ticks.set_missed_tick(MissedTick::Skip);
 ///     let start = ticks.tick().await;
 ///     sleep(second * 7 / 2).await; // misses the ticks of seconds 1, 2 and 3
-///     assert_eq!(ticks.tick().await, start + second); // the one that was being waited for
+///     assert_eq!(ticks.tick().await, start + second); // the tick that was already armed
 ///     assert_eq!(ticks.tick().await, start + 4 * second);
 /// });
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTick {
-    /// Ticks as fast as it is asked until it has caught up: the default.
+    /// Ticks as fast as it is polled until it has caught up: the default.
     #[default]
     Burst,
     /// Ticks one period after the late one was taken, off the old grid.
     ///
-    /// Late is a tick that is taken more than 5 ms after its moment, or more than a period if that is shorter:
-    /// the ordinary lateness of a timer does not make it drift.
+    /// A tick is late if it is taken more than 5 ms after its scheduled instant, or more than a
+    /// period if that is shorter: the ordinary delay of a timer does not make the interval drift.
     Delay,
-    /// Leaves missed ticks out and goes on with the next one of the grid.
+    /// Skips missed ticks and continues with the next one on the grid.
     Skip,
 }
 
-/// The stream of [`interval`] and [`interval_at`]; each item is the moment it was meant for.
+/// The stream of [`interval`] and [`interval_at`]; each item is the instant that its tick was
+/// scheduled for.
 ///
 /// # Cancel safety
 ///
-/// `tick` and `next` are cancel safe: a tick is taken only when they are ready.
+/// `tick` and `next` are cancel safe: a tick is consumed only when they are ready.
 ///
 /// # Examples
 ///
@@ -168,8 +169,8 @@ impl Interval {
         let tick = self
             .sleep
             .deadline()
-            .expect("an interval beyond the end of the clock is never ready");
-        self.sleep.reset_to(self.after(tick, now()));
+            .expect("an interval beyond the range of the clock is never ready");
+        self.sleep.reset_to(self.next_tick(tick, now()));
         Poll::Ready(tick)
     }
 
@@ -178,12 +179,12 @@ impl Interval {
         self.period
     }
 
-    /// Says what is done about ticks that nobody took in time.
+    /// Returns what is done about ticks that were not taken in time.
     pub fn missed_tick(&self) -> MissedTick {
         self.missed
     }
 
-    /// Sets what is done about ticks that nobody took in time.
+    /// Sets what is done about ticks that were not taken in time.
     ///
     /// # Examples
     ///
@@ -198,8 +199,8 @@ impl Interval {
         self.missed = missed;
     }
 
-    /// The tick after `tick`, which was taken at `now`.
-    fn after(&self, tick: Instant, now: Instant) -> Option<Instant> {
+    /// The tick that follows `tick`, which was taken at `now`.
+    fn next_tick(&self, tick: Instant, now: Instant) -> Option<Instant> {
         let next = tick.checked_add(self.period)?;
         match self.missed {
             MissedTick::Burst => Some(next),
@@ -216,7 +217,7 @@ impl Interval {
             MissedTick::Skip => {
                 let late = now.saturating_duration_since(next).as_nanos();
                 let over = late % self.period.as_nanos();
-                // Less than a period, so it fits if the period does; a period of centuries may not.
+                // At most a period, so it fits if the period does; a period of centuries may not.
                 let rest = self.period.as_nanos() - over;
                 now.checked_add(Duration::from_nanos(u64::try_from(rest).ok()?))
             }
@@ -241,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missed_tick_is_made_up_for_put_off_or_left_out() {
+    fn a_missed_tick_is_caught_up_delayed_or_skipped() {
         let ms = Duration::from_millis;
         let start = Instant::now();
         let mut ticks = interval_at(start, ms(10));
@@ -253,23 +254,23 @@ mod tests {
         ] {
             ticks.set_missed_tick(missed);
             assert_eq!(
-                ticks.after(start, late),
+                ticks.next_tick(start, late),
                 Some(start + ms(next)),
                 "{missed:?}"
             );
             let in_time = start + ms(5);
-            assert_eq!(ticks.after(start, in_time), Some(start + ms(10)));
+            assert_eq!(ticks.next_tick(start, in_time), Some(start + ms(10)));
         }
-        // Late by less than a period, and by more than a short one.
+        // Late by less than a long period, and by more than a short one.
         ticks.set_missed_tick(MissedTick::Delay);
-        assert_eq!(ticks.after(start, start + ms(6)), Some(start + ms(16)));
+        assert_eq!(ticks.next_tick(start, start + ms(6)), Some(start + ms(16)));
         ticks.period = ms(2);
-        assert_eq!(ticks.after(start, start + ms(2)), Some(start + ms(2)));
-        assert_eq!(ticks.after(start, start + ms(3)), Some(start + ms(5)));
+        assert_eq!(ticks.next_tick(start, start + ms(2)), Some(start + ms(2)));
+        assert_eq!(ticks.next_tick(start, start + ms(3)), Some(start + ms(5)));
         ticks.period = ms(10);
-        // Exactly on the grid: the tick of this very moment is not late.
+        // Exactly on the grid: the tick of this instant is not late.
         ticks.set_missed_tick(MissedTick::Skip);
-        assert_eq!(ticks.after(start, start + ms(10)), Some(start + ms(10)));
-        assert_eq!(ticks.after(start, start + ms(30)), Some(start + ms(40)));
+        assert_eq!(ticks.next_tick(start, start + ms(10)), Some(start + ms(10)));
+        assert_eq!(ticks.next_tick(start, start + ms(30)), Some(start + ms(40)));
     }
 }

@@ -1,9 +1,10 @@
-//! The moment that a timer waits for.
+//! The instant that a timer waits for.
 //!
-//! Mostly it is known from the start. On the thread of a test that has a test loop, "in an hour" may be meant for
-//! that loop or for a real one, and their clocks differ: a moment that is made there remembers both, and is decided
-//! by the clock that first polls it. A timer whose moment a test loop has decided, and that is carried to a real loop
-//! after that, stays with the clock of the test.
+//! Mostly it is known from the start. On the thread of a test that has a test loop, "in an hour"
+//! may be meant for that loop or for a real one, and their clocks differ: a moment that is created
+//! there keeps both instants, and the clock of the loop or `block_on` that first polls it decides.
+//! A timer whose moment a test loop has resolved, and that moves to a real loop afterwards, keeps
+//! the instant of the test clock.
 
 use std::time::{Duration, Instant};
 
@@ -12,46 +13,48 @@ use crate::sync::{self, Arc};
 use crate::this_thread;
 use crate::time::here::now;
 
-/// The moment; `None` is never.
+/// The instant; `None` is never.
 #[derive(Debug)]
 pub(super) enum Moment {
     At(Option<Instant>),
-    /// Boxed: it is rare, and is not to make timers larger.
-    Undecided(Box<Undecided>),
+    /// Boxed: it is rare, and must not make timers larger.
+    Unresolved(Box<Unresolved>),
 }
 
+/// A duration from now, on either clock.
 #[derive(Debug)]
-pub(super) struct Undecided {
+pub(super) struct Unresolved {
     duration: Duration,
-    by_system: Option<Instant>,
-    by_test: Option<Instant>,
-    test: Arc<VirtualClock>,
+    on_system_clock: Option<Instant>,
+    on_test_clock: Option<Instant>,
+    test_clock: Arc<VirtualClock>,
 }
 
 impl Moment {
     /// The moment `duration` from now.
     pub(super) fn after(duration: Duration) -> Moment {
         if !this_thread::is_loop() {
-            if let Some(test) = clock::of_test() {
-                return Moment::Undecided(Box::new(Undecided {
+            if let Some(test_clock) = clock::of_test() {
+                return Moment::Unresolved(Box::new(Unresolved {
                     duration,
-                    by_system: sync::now().checked_add(duration),
-                    by_test: test.now().checked_add(duration),
-                    test,
+                    on_system_clock: sync::now().checked_add(duration),
+                    on_test_clock: test_clock.now().checked_add(duration),
+                    test_clock,
                 }));
             }
         }
         Moment::At(now().checked_add(duration))
     }
 
-    /// The moment, as `clock` has it: on a test's clock that it was not made by, counted from now.
-    pub(super) fn by(&self, clock: &Clock) -> Option<Instant> {
+    /// The instant on `clock`: on the clock of a test loop other than the one it was created
+    /// beside, counted from now.
+    pub(super) fn on(&self, clock: &Clock) -> Option<Instant> {
         match (self, clock) {
             (Moment::At(moment), _) => *moment,
-            (Moment::Undecided(moment), Clock::System) => moment.by_system,
-            (Moment::Undecided(moment), Clock::Virtual(clock)) => {
-                if Arc::ptr_eq(clock, &moment.test) {
-                    moment.by_test
+            (Moment::Unresolved(moment), Clock::System) => moment.on_system_clock,
+            (Moment::Unresolved(moment), Clock::Virtual(clock)) => {
+                if Arc::ptr_eq(clock, &moment.test_clock) {
+                    moment.on_test_clock
                 } else {
                     clock.now().checked_add(moment.duration)
                 }
@@ -70,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_made_beside_a_test_clock_is_decided_by_who_asks() {
+    fn a_moment_created_beside_a_test_clock_is_resolved_by_the_clock_that_asks() {
         let hour = Duration::from_secs(3600);
         assert!(matches!(Moment::after(hour), Moment::At(Some(_))));
         let [ours, other] = [(); 2].map(|()| Arc::new(VirtualClock::new()));
@@ -79,14 +82,14 @@ mod tests {
         let start = Instant::now();
         let moment = Moment::after(hour);
         assert_eq!(
-            moment.by(&Clock::Virtual(Arc::clone(&ours))),
+            moment.on(&Clock::Virtual(Arc::clone(&ours))),
             Some(ours.now() + hour)
         );
         assert_eq!(
-            moment.by(&Clock::Virtual(Arc::clone(&other))),
+            moment.on(&Clock::Virtual(Arc::clone(&other))),
             Some(other.now() + hour)
         );
-        assert!(moment.by(&Clock::System) >= Some(start + hour));
-        assert_eq!(Moment::after(Duration::MAX).by(&Clock::System), None);
+        assert!(moment.on(&Clock::System) >= Some(start + hour));
+        assert_eq!(Moment::after(Duration::MAX).on(&Clock::System), None);
     }
 }

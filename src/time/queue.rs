@@ -1,19 +1,20 @@
-//! A queue of deadlines: a wheel for what is far off, a heap for what is near.
+//! A queue of deadlines: a wheel for distant ones, a heap for near ones.
 //!
 //! Most timers guard against something that does not happen: they are armed far ahead and dropped
-//! again. In the wheel both take constant time. What comes near moves to the heap, which knows the exact
-//! order.
+//! again. In the wheel both take constant time. Entries that come near move to the heap, which
+//! knows the exact order.
 //!
-//! The wheel begins at the moment up to which entries were popped. Asking for the earliest deadline moves it further only
-//! if the earliest bucket holds more than a few entries: what is put in before that bucket goes to the heap then.
+//! The wheel begins at the time up to which entries were popped. Asking for the earliest deadline
+//! advances it further only if the earliest bucket holds more than a few entries: later insertions
+//! before that bucket then go to the heap.
 //!
 //! Invariants:
 //! - Everything in the heap is earlier than everything in the wheel.
 //! - An occupied slot is in exactly one of the two, and knows where.
-//! - Entries of one deadline come out in the order in which they were put in.
-//! - What is removed is gone at once: the value is handed out, the slot is free for the next.
+//! - Entries with the same deadline come out in the order in which they were inserted.
+//! - Removal is immediate: the value is returned, and the slot is free for the next entry.
 //!
-//! It knows nothing of clocks and tasks: deadlines are numbers, values are whatever is to be told.
+//! It knows nothing of clocks and tasks: deadlines are numbers, values are of any type.
 
 mod heap;
 mod slots;
@@ -21,27 +22,27 @@ mod wheel;
 
 use heap::Heap;
 pub(crate) use slots::Key;
-use slots::{NONE, Part, Slots};
+use slots::{EntryLocation, NONE, Slots};
 use wheel::{Earliest, Wheel};
 
-/// The queue.
+/// The queue; `T` is the value of an entry.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    near: Heap,
-    far: Wheel,
+    heap: Heap,
+    wheel: Wheel,
     slots: Slots<T>,
     len: usize,
     /// Counts insertions, to keep equal deadlines in order.
     order: u64,
-    /// The moment up to which entries were popped last.
+    /// The time up to which entries were popped last.
     now: u64,
 }
 
 impl<T> Queue<T> {
     pub(crate) const fn new() -> Queue<T> {
         Queue {
-            near: Heap::new(),
-            far: Wheel::new(),
+            heap: Heap::new(),
+            wheel: Wheel::new(),
             slots: Slots::new(),
             len: 0,
             order: 0,
@@ -61,12 +62,12 @@ impl<T> Queue<T> {
     /// The earliest deadline.
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
         loop {
-            if let Some((deadline, _)) = self.near.first() {
+            if let Some((deadline, _)) = self.heap.first() {
                 return Some(deadline);
             }
-            match self.far.earliest(&self.slots)? {
+            match self.wheel.earliest(&self.slots)? {
                 Earliest::At(deadline) => return Some(deadline),
-                Earliest::OfMany => self.approach(),
+                Earliest::OfMany => self.cascade(),
             }
         }
     }
@@ -79,50 +80,52 @@ impl<T> Queue<T> {
 
     pub(crate) fn insert(&mut self, deadline: u64, value: T) -> Key {
         if self.len == 0 {
-            self.far.begin(self.now);
+            self.wheel.begin(self.now);
         }
         let key = self.slots.occupy(deadline, self.order, value);
         self.order += 1;
         self.len += 1;
-        self.put(key.slot);
+        self.link(key.slot);
         key
     }
 
-    /// Looks at an entry.
+    /// Returns the value of an entry.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slots.get_mut(key)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
-        self.slots.is_current(key).then(|| self.take(key.slot))
+        self.slots
+            .is_current(key)
+            .then(|| self.remove_slot(key.slot))
     }
 
-    /// Gives an entry another deadline; it counts as inserted now. `false` if it is gone.
+    /// Changes the deadline of an entry, which then counts as inserted now; `false` if it is gone.
     pub(crate) fn reset(&mut self, key: Key, deadline: u64) -> bool {
         if !self.slots.is_current(key) {
             return false;
         }
         self.unlink(key.slot);
-        let entry = self.slots.at(key.slot);
+        let entry = self.slots.entry_mut(key.slot);
         entry.deadline = deadline;
         entry.order = self.order;
         self.order += 1;
-        self.put(key.slot);
+        self.link(key.slot);
         true
     }
 
-    /// Takes the earliest entry out if its deadline is not after `now`.
+    /// Removes the earliest entry if its deadline is not after `now`.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<T> {
-        while self.near.is_empty() {
-            if self.far.pass(now) {
+        while self.heap.is_empty() {
+            if self.wheel.try_advance_to(now) {
                 self.now = now;
                 return None;
             }
-            self.approach();
+            self.cascade();
         }
-        let (deadline, slot) = self.near.first()?;
-        (deadline <= now).then(|| self.take(slot))
+        let (deadline, slot) = self.heap.first()?;
+        (deadline <= now).then(|| self.remove_slot(slot))
     }
 
     /// All values, in no particular order.
@@ -130,7 +133,7 @@ impl<T> Queue<T> {
         self.slots.values()
     }
 
-    /// Takes everything out.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) -> Vec<T> {
         let now = self.now;
         let mut values = Vec::with_capacity(self.len);
@@ -141,40 +144,40 @@ impl<T> Queue<T> {
         values
     }
 
-    /// Brings the earliest bucket nearer.
-    fn approach(&mut self) {
-        let mut slot = self.far.advance();
+    /// Distributes the entries of the earliest bucket over finer buckets and the heap.
+    fn cascade(&mut self) {
+        let mut slot = self.wheel.advance();
         while slot != NONE {
-            let next = self.slots.look(slot).next;
-            self.put(slot);
+            let next = self.slots.entry(slot).next;
+            self.link(slot);
             slot = next;
         }
     }
 
-    /// Puts an entry where its deadline belongs.
-    fn put(&mut self, slot: u32) {
-        if !self.far.insert(&mut self.slots, slot) {
-            self.near.push(&mut self.slots, slot);
+    /// Links an entry into the wheel or the heap, by its deadline.
+    fn link(&mut self, slot: u32) {
+        if !self.wheel.insert(&mut self.slots, slot) {
+            self.heap.push(&mut self.slots, slot);
         }
     }
 
-    /// Takes an entry from where it is.
+    /// Unlinks an entry from the wheel or the heap.
     fn unlink(&mut self, slot: u32) {
-        match self.slots.look(slot).part {
-            Part::Near => self.near.remove(&mut self.slots, slot),
-            Part::Far { level, bucket } => {
-                self.far.remove(&mut self.slots, slot, level, bucket);
+        match self.slots.entry(slot).location {
+            EntryLocation::Heap => self.heap.remove(&mut self.slots, slot),
+            EntryLocation::Wheel { level, bucket } => {
+                self.wheel.remove(&mut self.slots, slot, level, bucket);
             }
         }
     }
 
-    fn take(&mut self, slot: u32) -> T {
+    fn remove_slot(&mut self, slot: u32) -> T {
         self.unlink(slot);
         let value = self.slots.vacate(slot);
         self.len -= 1;
         if self.len == 0 {
-            // The room of a past crowd is given back.
-            self.near.shrink();
+            // Frees the memory that a large number of past entries has needed.
+            self.heap.shrink();
             self.slots.shrink();
         }
         value
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_entry_goes_behind_its_equals() {
+    fn a_reset_entry_comes_after_those_with_the_same_deadline() {
         let mut queue = Queue::new();
         let first = queue.insert(1, 'a');
         queue.insert(5, 'b');
@@ -212,7 +215,7 @@ mod tests {
         assert_eq!(
             order,
             (Some('c'), Some('d')),
-            "and ahead of those that come later"
+            "and before those that are inserted later"
         );
     }
 
@@ -236,12 +239,12 @@ mod tests {
         assert_eq!(queue.pop_due(start), None);
         queue.insert(start + 3_600 * SECOND, 0);
         for number in 1..1000 {
-            // As a loop does in every turn.
+            // As a loop does on every turn.
             assert_eq!(queue.pop_due(start + number), None);
             assert!(queue.next_deadline() >= Some(start + 20 * SECOND));
             let deadline = start + 30 * SECOND - number % 10 * SECOND;
             let key = queue.insert(deadline, number);
-            assert!(queue.near.is_empty(), "in the wheel");
+            assert!(queue.heap.is_empty(), "in the wheel");
             if number > 10 {
                 assert_eq!(queue.remove(key), Some(number));
             }
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_many_come_near_in_their_order_while_time_goes_on() {
+    fn many_entries_come_out_in_order_while_time_advances() {
         let mut rng = Random::new(2);
         let mut queue = Queue::<(u64, u64)>::new();
         let mut model = std::collections::BTreeSet::new();
@@ -308,16 +311,16 @@ mod tests {
             last = deadline;
             queue.pop_due(deadline).expect("it is due");
         }
-        let room = (queue.near.capacity(), queue.slots.capacity());
-        assert_eq!(room, (0, 0), "the room is given back");
+        let capacity = (queue.heap.capacity(), queue.slots.capacity());
+        assert_eq!(capacity, (0, 0), "the memory is freed");
     }
 
     #[test]
-    fn a_key_from_before_a_crowd_is_stale_after_it() {
+    fn an_old_key_is_stale_after_the_memory_was_freed() {
         let mut queue = Queue::new();
         let keys: Vec<_> = (0..2_000).map(|value| queue.insert(1, value)).collect();
         while queue.pop_due(1).is_some() {}
-        assert_eq!((queue.near.capacity(), queue.slots.capacity()), (0, 0));
+        assert_eq!((queue.heap.capacity(), queue.slots.capacity()), (0, 0));
         for value in 0..2_000 {
             queue.insert(2, value);
         }
@@ -326,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_a_small_crowd_is_kept() {
+    fn the_memory_of_a_small_queue_is_kept() {
         let mut queue = Queue::new();
         for value in 0..1024 {
             queue.insert(1, value);
         }
-        let room = (queue.near.capacity(), queue.slots.capacity());
-        assert_eq!(room, (1024, 1024), "so much and no more is kept");
+        let capacity = (queue.heap.capacity(), queue.slots.capacity());
+        assert_eq!(capacity, (1024, 1024), "the largest capacity that is kept");
         assert_eq!(queue.clear().len(), 1024);
-        assert_eq!((queue.near.capacity(), queue.slots.capacity()), room);
+        assert_eq!((queue.heap.capacity(), queue.slots.capacity()), capacity);
     }
 }

@@ -1,10 +1,10 @@
-//! A future that waits for a moment.
+//! A future that waits for an instant.
 //!
-//! - It is armed on the thread that polls it; polled elsewhere later, it moves there.
-//! - It holds numbers only, so it is `Send`, `Sync` and `Unpin` wherever it is armed.
-//! - Once armed, it reads no clock: that its entry is gone is the news that it fired.
-//! - One whose deadline has passed is ready at the poll, armed or not. That is an operation of the task's budget,
-//!   as a ready socket is. Only the timer of a scheduled closure waits for its turn.
+//! - It is armed on the thread that polls it; polled on another thread later, it moves there.
+//! - It holds only plain data, so it is `Send`, `Sync` and `Unpin` wherever it is armed.
+//! - Once armed, it reads no clock: it has fired when its entry is gone.
+//! - A sleep whose deadline has passed is ready when polled, armed or not. That spends the task's
+//!   budget, as a ready socket does. Only the timer of a scheduled closure waits until it is fired.
 
 use std::fmt;
 use std::future::Future;
@@ -20,21 +20,21 @@ use crate::time::moment::Moment;
 use crate::time::queue::Key;
 use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
 
-/// What a timer costs that is over without a wait, in operations: whoever sleeps for no time again and again has
-/// nothing else to do, and others may have.
-const WITHOUT_A_WAIT: u64 = 16;
+/// The cost of a sleep that completes without waiting, in operations: a task that sleeps for no
+/// time over and over has nothing else to do, but other tasks may have.
+const IMMEDIATE_COST: u64 = 16;
 
 /// Waits for `duration`.
 ///
-/// [`Duration::MAX`], like any time beyond the end of the clock, means for ever. The time counts from
-/// this call, not from the first poll. (One that a test makes beside its
-/// [`TestLoop`](crate::testing::TestLoop) counts by the clock of the loop or `block_on` that first polls it: from this
-/// call, or on the clock of another test loop from that poll.) A zero duration is ready at once: to let other tasks go first, use
-/// [`yield_now`](crate::yield_now).
+/// [`Duration::MAX`], like any time beyond the range of the clock, means for ever. The time counts
+/// from this call, not from the first poll. (A sleep that a test creates beside its
+/// [`TestLoop`](crate::testing::TestLoop) counts on the clock of the loop or `block_on` that first
+/// polls it: from this call, or on the clock of another test loop from that poll.) A zero duration
+/// is ready at once: to yield to other tasks, use [`yield_now`](crate::yield_now).
 ///
 /// # Panics
 ///
-/// The future panics when it is polled, before its time, on a thread that has no timers: one that is
+/// The future panics if it is polled, before its deadline, on a thread that has no timers: one that is
 /// neither a loop nor inside `block_on`.
 ///
 /// # Cancel safety
@@ -57,7 +57,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 
 /// Waits until `deadline`.
 ///
-/// Panics and cancel safety as [`sleep`].
+/// Panics and cancel safety are those of [`sleep`].
 ///
 /// # Examples
 ///
@@ -114,21 +114,22 @@ impl Sleep {
         }
     }
 
-    /// Returns the moment that it waits for; `None` means never.
+    /// Returns the instant that it waits for; `None` means never.
     ///
-    /// A sleep that was made beside a [`TestLoop`](crate::testing::TestLoop) shows it by the clock that
-    /// [`now`](crate::time::now) reads, until it is polled for the first time.
+    /// Until it is first polled, a sleep that was created beside a
+    /// [`TestLoop`](crate::testing::TestLoop) shows the instant on the clock that
+    /// [`now`](crate::time::now) reads.
     pub fn deadline(&self) -> Option<Instant> {
         match self.moment {
             Moment::At(deadline) => deadline,
-            Moment::Undecided(_) => self.moment.by(&clock_here()),
+            Moment::Unresolved(_) => self.moment.on(&clock_here()),
         }
     }
 
-    /// Waits for another moment instead, also if it has been ready before.
+    /// Changes the instant that it waits for, even if it has been ready before.
     ///
-    /// A task that waits for it already is woken at the new moment, without polling it again. (If it
-    /// waits on another thread, it is woken at once to see for itself.)
+    /// A task that already waits for it is woken at the new instant, without polling it again. (If it
+    /// waits on another thread, it is woken at once and polls it again.)
     ///
     /// # Examples
     ///
@@ -154,9 +155,9 @@ impl Sleep {
         });
         match moved {
             Some(true) => {}
-            // Fired, or never: the next poll arms it anew.
+            // Fired, or never: the next poll arms it again.
             Some(false) => self.disarm(),
-            // Armed elsewhere: there, who waits for it is made to poll it.
+            // Armed on another thread: the task that waits there is woken to poll it again.
             None if deadline.is_some() => {
                 self.armed = None;
                 home.notify(key, Away::Reset);
@@ -170,24 +171,25 @@ impl Sleep {
             return;
         };
         match at(home, |timers| timers.cancel(key)) {
-            // Foreign code: no borrow is held here.
+            // Dropping a waker is user code: no borrow is held here.
             Some(waker) => drop(waker),
             None => home.notify(key, Away::Dropped),
         }
     }
 
-    /// Looks whether it has fired or is due, if it is armed on this thread; moves away from another one.
-    fn look(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Option<Armed> {
+    /// Checks whether it has fired or is due, if it is armed on this thread; disarms it on any
+    /// other thread.
+    fn poll_armed(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Option<Armed> {
         let (home, key) = self.armed?;
-        // Not `at`: a thread's own timers rest while it is a loop, or outside `block_on`.
-        let look = |timers: &Timers| {
+        // Not `at`: a thread's own timers are not driven while it is a loop, or outside `block_on`.
+        let check = |timers: &Timers| {
             let here = timers.home() == home;
             here.then(|| match timers.look(key, cx.waker()) {
                 Armed::Waiting | Armed::Stale if timers.is_over(deadline, self.kind) => Armed::Due,
                 armed => armed,
             })
         };
-        match here(look).flatten() {
+        match here(check).flatten() {
             Some(Armed::Stale) => {
                 let waker = cx.waker().clone();
                 let old = at(home, |timers| timers.replace(key, waker));
@@ -202,21 +204,22 @@ impl Sleep {
         }
     }
 
-    /// The deadline, by the clock of the loop or `block_on` that polls it first.
-    fn decide(&mut self) -> Option<Instant> {
+    /// The deadline, on the clock of the loop or `block_on` that first polls it.
+    fn resolve(&mut self) -> Option<Instant> {
         if let Moment::At(deadline) = self.moment {
             return deadline;
         }
-        let deadline = here(|timers| self.moment.by(timers.clock()));
-        let deadline = deadline.unwrap_or_else(|| self.moment.by(&Clock::System));
+        let deadline = here(|timers| self.moment.on(timers.clock()));
+        let deadline = deadline.unwrap_or_else(|| self.moment.on(&Clock::System));
         self.moment = Moment::At(deadline);
         deadline
     }
 
-    /// Ready without being fired: a task that never waits for its timers lets others in all the same.
-    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Completes without having fired; spends budget, so that a task that never waits for its
+    /// timers still yields.
+    fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         ready!(budget::poll_go_on(cx));
-        budget::spend_much(WITHOUT_A_WAIT);
+        budget::spend_much(IMMEDIATE_COST);
         self.disarm();
         Poll::Ready(())
     }
@@ -227,21 +230,22 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let deadline = this.decide();
-        // A scheduled closure that is never due is armed all the same: a shutdown looks for it there.
+        let deadline = this.resolve();
+        // A scheduled closure that is never due is armed nevertheless: a shutdown searches the
+        // timers for it.
         if deadline.is_none() && this.kind == Kind::Sleep {
             return Poll::Pending;
         }
-        match this.look(deadline, cx) {
+        match this.poll_armed(deadline, cx) {
             None => {}
             Some(Armed::Fired) => {
                 this.armed = None;
                 return Poll::Ready(());
             }
-            Some(Armed::Due) => return this.poll_over(cx),
+            Some(Armed::Due) => return this.poll_elapsed(cx),
             Some(_) => return Poll::Pending,
         }
-        // Foreign code clones it, and drops it if it is not needed: no borrow is held.
+        // Cloning a waker, and dropping it if it is not needed, is user code: no borrow is held.
         let mut waker = Some(cx.waker().clone());
         let arm = |timers: &Timers| {
             if timers.is_over(deadline, this.kind) {
@@ -253,7 +257,7 @@ impl Future for Sleep {
         match here(arm) {
             Some(None) => {
                 drop(waker);
-                this.poll_over(cx)
+                this.poll_elapsed(cx)
             }
             Some(armed) => {
                 this.armed = armed;
@@ -291,7 +295,7 @@ mod tests {
     use std::future::poll_fn;
 
     #[test]
-    fn the_timer_of_a_scheduled_closure_waits_for_its_turn_although_it_is_due() {
+    fn the_timer_of_a_scheduled_closure_waits_to_be_fired_even_if_it_is_due() {
         let second = Duration::from_secs(1);
         let mut test = TestLoop::new();
         let past = test.now();

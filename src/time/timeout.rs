@@ -1,4 +1,4 @@
-//! A bound on the time that a future may take.
+//! A limit on the time that a future may take.
 
 use std::error::Error;
 use std::fmt;
@@ -12,17 +12,17 @@ use pin_project_lite::pin_project;
 
 use crate::time::sleep::{Sleep, sleep, sleep_until};
 
-/// Gives `future` so much time; it resolves to [`Elapsed`] if that is not enough.
+/// Limits `future` to `duration`; resolves to [`Elapsed`] if it does not complete in that time.
 ///
-/// The future is looked at first: if it is ready, it wins, however late it is.
+/// The future is polled first: if it is ready, its output is returned, however late it is.
 ///
 /// # Panics
 ///
-/// As [`sleep`].
+/// Like [`sleep`].
 ///
 /// # Cancel safety
 ///
-/// As cancel safe as `future` is: when the time is over it is not polled again, and it is dropped
+/// As cancel safe as `future` is: when the time has elapsed it is not polled again, and it is dropped
 /// with the `Timeout`.
 ///
 /// # Examples
@@ -34,7 +34,7 @@ use crate::time::sleep::{Sleep, sleep, sleep_until};
 /// loopgroup::block_on(async {
 ///     assert_eq!(timeout(Duration::ZERO, async { 7 }).await, Ok(7));
 ///     let late = timeout(Duration::from_millis(1), std::future::pending::<()>()).await;
-///     assert_eq!(late.unwrap_err().to_string(), "the time is over");
+///     assert_eq!(late.unwrap_err().to_string(), "deadline has elapsed");
 /// });
 /// ```
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
@@ -44,7 +44,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     }
 }
 
-/// Gives `future` until `deadline`; see [`timeout`].
+/// Limits `future` to complete before `deadline`; see [`timeout`].
 ///
 /// # Examples
 ///
@@ -84,7 +84,7 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
-    /// Returns the future, which may be polled on.
+    /// Returns the inner future, which may be polled further.
     ///
     /// # Examples
     ///
@@ -98,7 +98,7 @@ impl<F> Timeout<F> {
     ///     let mut short = Box::pin(sleep(2 * second));
     ///     let mut first = timeout(second, short.as_mut());
     ///     assert!((&mut first).await.is_err());
-    ///     first.into_inner().await; // not lost: it goes on where it was
+    ///     first.into_inner().await; // not lost: it continues where it was
     /// });
     /// assert_eq!(test.elapsed(), 2 * second);
     /// ```
@@ -119,7 +119,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-/// Says that a [`Timeout`] was not enough.
+/// The error of a [`Timeout`] whose future did not complete in time.
 ///
 /// # Examples
 ///
@@ -140,7 +140,7 @@ pub struct Elapsed(());
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time is over")
+        f.write_str("deadline has elapsed")
     }
 }
 

@@ -10,7 +10,7 @@ use crate::block_on;
 use crate::sync::{Arc, Mutex, thread};
 use crate::time::sleep;
 
-/// A value that arrives, and who waits for it.
+/// A value that arrives, and the waker of the task that waits for it.
 #[derive(Default)]
 struct Slot {
     value: Option<u32>,

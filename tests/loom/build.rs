@@ -1,4 +1,4 @@
-//! What `RUSTFLAGS` would say to every dependency as well.
+//! Sets `--cfg loom` for this crate only; `RUSTFLAGS` would set it for every dependency as well.
 
 fn main() {
     println!("cargo::rustc-cfg=loom");

@@ -1,4 +1,4 @@
-//! The book-keeping that threads share.
+//! The counters that threads share.
 
 use super::explore;
 use super::inbox::Door;
@@ -32,7 +32,8 @@ fn a_bound_lets_as_many_in_as_it_says_and_a_place_given_back_is_a_place() {
 #[test]
 fn who_sees_a_task_ended_sees_what_it_had_submitted() {
     explore(|| {
-        // A task of one loop submits to another one and ends; a third thread looks at both.
+        // A task of one loop submits to another one and ends; a third thread reads the counters of
+        // both.
         let counters = Arc::new(Counters::default());
         let inbox: Arc<Inbox<u32, char, Door>> = Arc::new(Inbox::new(Door::Open));
         counters.accept_at_home();

@@ -1,4 +1,4 @@
-//! Whole loops at work: the same turn, inbox, tasks and threads as in a program; they park instead of polling a
+//! Whole loops: the same turn, inbox, tasks and threads as in a program; they park instead of polling a
 //! selector.
 
 use std::future::poll_fn;
@@ -10,14 +10,14 @@ use crate::clock::{Clock, VirtualClock};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, thread};
 use crate::{Builder, EventLoopGroup, TerminationReport, block_on};
 
-/// A group whose clock stands still.
+/// A group whose clock does not advance.
 pub(super) fn group(loops: usize) -> EventLoopGroup {
     let clock = Clock::Virtual(Arc::new(VirtualClock::new()));
     let builder = Builder::new().loops(loops).without_io().clock(clock);
     builder.build().unwrap()
 }
 
-/// As [`group`], with its loops started and asleep.
+/// Like [`group`], with its loops started and asleep.
 pub(super) fn sleeping_group(loops: usize) -> EventLoopGroup {
     unexplored(|| {
         let group = group(loops);
@@ -30,7 +30,7 @@ pub(super) fn sleeping_group(loops: usize) -> EventLoopGroup {
     })
 }
 
-/// The end of a group that has nothing left to do.
+/// Ends a group that has nothing left to do.
 fn end(group: &EventLoopGroup) -> TerminationReport {
     unexplored(|| group.shutdown_now().wait())
 }

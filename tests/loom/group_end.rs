@@ -1,4 +1,5 @@
-//! The end of a group: what its loops tell it, and what it decides, while everything else may happen as well.
+//! The end of a group: what its loops report, and what the group decides, while other threads
+//! submit and shut down.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ fn causes(report: &TerminationReport) -> Vec<Cause> {
     report.loops().iter().map(|one| one.cause()).collect()
 }
 
-/// A task on `there`, submitted by a task or a hook of a sibling; says whether it was accepted.
+/// Submits a task to `there`, from a task or a hook of a sibling; stores whether it was accepted.
 fn visit(there: &EventLoop, accepted: &Arc<AtomicBool>) {
     accepted.store(there.execute(|| ()).is_ok(), Ordering::Relaxed);
 }
@@ -104,7 +105,7 @@ fn a_drain_does_not_wait_for_a_sibling_at_rest_to_be_quiet() {
         unexplored(|| drop(one.shutdown_gracefully_with(HOUR, HOUR).unwrap()));
         let first = group.loops()[0].termination();
         let end = group.drain(HOUR);
-        // The clock stands still: the other one is quiet for ever.
+        // The clock does not advance: the quiet period of the other loop never ends.
         assert_eq!(first.wait().loops()[0].cause(), Cause::Drained);
         drop(one.shutdown_now());
         assert_eq!(causes(&end.wait()), [Cause::Drained, Cause::Now]);
@@ -139,7 +140,7 @@ fn a_drain_and_a_submitter_from_outside_come_to_an_end_that_adds_up() {
 #[test]
 fn now_closes_all_loops_in_one_step() {
     explore_to(1, || {
-        // Without threads: what closes them is the request itself.
+        // Without threads: the request itself closes them.
         let group = group(2);
         let seats: Vec<_> = group
             .loops()

@@ -1,4 +1,4 @@
-//! The mailbox, its sleep and its gate; a parking place is the bell.
+//! The inbox, its sleep and its gate; a parker is the bell.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::event_loop::inbox::{Batch, Gate, Inbox, Lane, Ring, Sender, Urgency};
 use crate::park::Parker;
 use crate::sync::{Arc, AtomicBool, Ordering, thread};
 
-/// A gate with nothing behind it.
+/// A gate with a state and nothing else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
     Open,
@@ -64,7 +64,7 @@ impl Post {
         pushed.map(|ring| self.answer(ring)).is_ok()
     }
 
-    /// Moves the gate, if nothing is inside.
+    /// Moves the gate, if the inbox is empty.
     fn set_if_empty(&self, door: Door) -> bool {
         let mut desk = self.inbox.open();
         let empty = desk.is_empty();
@@ -87,7 +87,7 @@ impl Post {
         }
     }
 
-    /// Takes turns until `count` items have come.
+    /// Runs turns until `count` items have arrived.
     fn receive(&self, count: usize) -> Vec<u32> {
         let mut received = self.collect();
         while received.len() < count {
@@ -98,7 +98,7 @@ impl Post {
     }
 }
 
-/// Runs a producer on a thread of its own.
+/// Runs a producer on its own thread.
 fn producer(post: &Post, produce: impl FnOnce(&Post) + 'static) -> thread::JoinHandle<()> {
     let post = post.clone();
     thread::spawn(move || produce(&post))
@@ -212,7 +212,7 @@ fn a_nudge_that_races_with_parking_gives_a_turn() {
             asks.store(true, Ordering::Relaxed);
             post.answer(post.inbox.open().nudge());
         });
-        // What changed is looked at in every turn, and read without an order of its own.
+        // The flag is read on every turn, without an ordering of its own.
         loop {
             post.collect();
             if asked.load(Ordering::Relaxed) {
@@ -276,7 +276,7 @@ fn an_item_for_later_is_found_by_a_loop_that_wakes_before_and_rings_one_that_doe
         let submitter = producer(&post, move |post| {
             assert!(post.submit(1, Urgency::By(at(200))));
         });
-        // The first sleep ends by itself in time for the item, the second one never does.
+        // The first sleep ends by its deadline, in time for the item; the second one has no deadline.
         if post.inbox.try_sleep(Some(at(100))) {
             post.inbox.awake();
         }

@@ -1,15 +1,15 @@
-//! Models of the crate's protocols, explored by loom: every order of the threads' steps, up to a bound of
-//! preemptions, and every value that the memory model lets a load see.
+//! Models of the crate's protocols, explored by loom: every interleaving of the threads, up to a
+//! bound on preemptions, and every value that the memory model lets a load see.
 //!
-//! - They are compiled into the crate and drive its own files; nothing is copied or replaced but the primitives
-//!   in `src/sync.rs`.
-//! - Time stands still: no wait is ended by its timeout. A wake-up that is lost is a deadlock, which loom reports.
-//! - loom keeps one last access per atomic: a thread that loads and then stores, as the single writer of a counter
-//!   does, hides the loads of others that came before. In models of such counters the writer is the thread that
-//!   runs first.
+//! - They are compiled into the crate and run its own code; only the primitives in `src/sync.rs`
+//!   are replaced.
+//! - Time does not advance: no timeout ends a wait. A lost wake-up is a deadlock, which loom reports.
+//! - loom keeps only the last access of each atomic: a thread that loads and then stores, as the
+//!   single writer of a counter does, hides earlier loads by other threads. In models of such
+//!   counters the writer is the thread that runs first.
 //! - A task's panic is contained by the loop that runs it, so assertions are made outside of tasks.
 //!
-//! `.ci/loom` runs each model in a process of its own: one that fails may take its process along.
+//! `.ci/loom` runs each model in its own process: one that fails may abort the process.
 
 mod block_on;
 mod counters;
@@ -26,12 +26,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Preemptions that a model is explored with.
+/// The bound on preemptions for most models.
 const BOUND: usize = 3;
-/// Those at the core: nothing works if one of them fails.
+/// The bound for models of the core: nothing works if one of them fails.
 const CORE_BOUND: usize = 4;
 
-/// And whole loops, where more would take minutes.
+/// The bound for models of whole loops, where more would take minutes.
 const WHOLE_BOUND: usize = 2;
 
 /// Explores a model.
@@ -39,17 +39,17 @@ fn explore(model: impl Fn() + Send + Sync + 'static) {
     explore_to(BOUND, model);
 }
 
-/// Explores a model of the core, further than the others.
+/// Explores a model of the core, with more preemptions than the others.
 fn explore_core(model: impl Fn() + Send + Sync + 'static) {
     explore_to(CORE_BOUND, model);
 }
 
-/// Explores a model of whole loops, less far than the others.
+/// Explores a model of whole loops, with fewer preemptions than the others.
 fn explore_whole(model: impl Fn() + Send + Sync + 'static) {
     explore_to(WHOLE_BOUND, model);
 }
 
-/// Does what has to be done before or after what a model is about, in one order only.
+/// Runs the setup or teardown of a model, in one interleaving only.
 fn unexplored<T>(act: impl FnOnce() -> T) -> T {
     loom::stop_exploring();
     let done = act();
@@ -57,7 +57,7 @@ fn unexplored<T>(act: impl FnOnce() -> T) -> T {
     done
 }
 
-/// `LOOM_MAX_PREEMPTIONS` overrules the bound.
+/// Explores a model with up to `bound` preemptions; `LOOM_MAX_PREEMPTIONS` overrides the bound.
 fn explore_to(bound: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut loom = loom::model::Builder::new();
     let bound = *loom.preemption_bound.get_or_insert(bound);

@@ -1,4 +1,4 @@
-//! The parking place.
+//! The parker.
 
 use std::time::Duration;
 

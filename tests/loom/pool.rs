@@ -1,4 +1,4 @@
-//! Blocking groups: jobs, threads and the end, over async-task's own tasks.
+//! Blocking groups: jobs, threads and shutdown, on async-task's own tasks.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::report::Cause;
 use crate::sync::{Arc, AtomicUsize, Ordering, thread};
 use crate::{RejectReason, TerminationReport};
 
-/// A timeout that passes when a model says so, or never.
+/// A timeout that passes when a model calls `expire`, or never.
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn group(threads: usize) -> BlockingGroup {
@@ -27,7 +27,7 @@ fn a_job_finds_the_worker_that_goes_idle() {
     explore_core(|| {
         let group = group(1);
         assert_eq!(block_on(group.spawn(|| 1)).unwrap(), 1);
-        // The worker is on its way to sleep, or asleep.
+        // The worker is about to sleep, or asleep.
         assert_eq!(block_on(group.spawn(|| 2)).unwrap(), 2);
         let report = group.shutdown_now().wait();
         assert_eq!(report.completed(), 2);
@@ -67,7 +67,7 @@ fn a_job_that_races_with_the_end_is_done_cancelled_or_handed_back() {
         adds_up(&report);
         submitter.join().unwrap();
         assert_eq!(report.accepted() + report.rejected(), 2);
-        // It has ended, whatever the handle says.
+        // It has ended, whatever its outcome.
         assert!(first.is_finished());
     });
 }
@@ -155,7 +155,7 @@ fn a_queued_job_is_cancelled_at_the_deadline_while_the_only_thread_is_busy() {
         let queued = group.spawn(|| ());
         let end = group.drain(HOUR);
         group.expire();
-        // The thread is with the first job, or has begun neither.
+        // The thread is running the first job, or has begun neither.
         assert!(block_on(queued).unwrap_err().is_cancelled());
         bell.unpark();
         let report = end.wait();
@@ -190,7 +190,7 @@ fn whoever_keeps_the_time_ends_with_the_last_job() {
     explore(|| {
         let group = group(1);
         let job = group.spawn(|| 1);
-        // An end within the hour, with or without a keeper, and once.
+        // It ends within the hour, with or without a timekeeper thread, and once.
         let report = group.drain(HOUR).wait();
         assert_eq!(block_on(job).unwrap(), 1);
         adds_up(&report);

@@ -1,4 +1,4 @@
-//! How whole loops end while others submit, wake and let go.
+//! How whole loops end while other threads submit, wake and drop handles.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn a_loop_that_waits_for_quiet_is_told_when_nobody_is_left_to_break_it() {
         let lets_go = thread::spawn(move || drop(handle));
         let end = group.shutdown_gracefully_with(HOUR, HOUR).unwrap();
         drop(group);
-        // The clock stands still: only the news that everybody is gone can end it.
+        // The clock does not advance: only the drop of the last handle can end it.
         assert_eq!(end.wait().loops()[0].cause(), Cause::Idle);
         lets_go.join().unwrap();
     });
@@ -96,7 +96,7 @@ fn a_loop_that_waits_for_quiet_is_told_when_nobody_is_left_to_break_it() {
 fn loops_that_come_to_rest_at_the_same_time_end_a_drain_together() {
     explore_whole(|| {
         let group = sleeping_group(2);
-        // They find their tasks and the request when they are woken.
+        // The loops find their tasks and the request when they are woken.
         let end = unexplored(|| {
             drop(group.spawn_on(0, async {}));
             drop(group.spawn_on(1, async {}));

@@ -1,4 +1,4 @@
-//! The readiness of one descriptor, reported by true events of mio's.
+//! The readiness of one descriptor, reported by real events of mio.
 
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ use crate::reactor::source::{Direction, Handover, Look, Source};
 use crate::reactor::table::Table;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, thread};
 
-/// What the selector says of a socket.
+/// What the selector reports for a socket.
 struct Reported {
     events: Events,
     _sockets: (UnixStream, StdStream),
@@ -47,7 +47,7 @@ static READABLE: LazyLock<Reported> = LazyLock::new(|| Reported::about(Interest:
 static BOTH: LazyLock<Reported> =
     LazyLock::new(|| Reported::about(Interest::READABLE | Interest::WRITABLE));
 
-/// What the loop does with an event.
+/// Processes an event as the loop does.
 fn report(source: &Source, event: &Event) {
     let mut woken = Vec::new();
     source.report(event, &mut woken);
@@ -60,13 +60,13 @@ fn shut(source: &Source) {
     woken.into_iter().for_each(Waker::wake);
 }
 
-/// A waker that leaves a permit.
+/// A waker that unparks `parker`.
 fn unparks(parker: &Arc<Parker>) -> Waker {
     let parker = Arc::clone(parker);
     waker_fn(move || parker.unpark())
 }
 
-/// Waits as a poll function of `Registered` does: stores, then looks again.
+/// Waits as a poll function of `Registered` does: stores the waker, then reads readiness again.
 fn wait(source: &Source, direction: Direction) -> Look {
     let parker = Arc::new(Parker::new());
     loop {
@@ -80,7 +80,7 @@ fn wait(source: &Source, direction: Direction) -> Look {
     }
 }
 
-/// What a future of `Registered` does when it has an outcome, or is dropped.
+/// Leaves the wait list as a future of `Registered` does when it has an outcome, or is dropped.
 fn leave(source: &Source, key: Option<Key>) {
     if let Some(key) = key {
         let Handover { own, next } = source.leave(key);
@@ -103,7 +103,7 @@ fn poll(
     }
 }
 
-/// Waits as a future of `Registered` does, and takes nothing.
+/// Waits as a future of `Registered` does, without a system call.
 fn wait_in_the_crowd(source: &Source, direction: Direction, aim: Aim) -> Look {
     let parker = Arc::new(Parker::new());
     let mut key = None;
@@ -117,15 +117,15 @@ fn wait_in_the_crowd(source: &Source, direction: Direction, aim: Aim) -> Look {
     look
 }
 
-/// How much there is to be read from a socket.
+/// How many datagrams a socket has to be read.
 type Socket = AtomicUsize;
 
-/// Takes one, as `recv` does.
+/// Takes one datagram, as `recv` does.
 fn take(source: &Source, socket: &Socket) {
     take_after(0, source, socket);
 }
 
-/// As `take`, and polls so often without having been woken.
+/// Like `take`, and polls `restless` times without having been woken.
 fn take_after(mut restless: usize, source: &Source, socket: &Socket) {
     let parker = Arc::new(Parker::new());
     let mut key = None;
@@ -147,7 +147,7 @@ fn take_after(mut restless: usize, source: &Source, socket: &Socket) {
     leave(source, key);
 }
 
-/// Something arrives, and the selector says so.
+/// Datagrams arrive, and the selector reports one event.
 fn arrive(source: &Source, socket: &Socket, many: usize) {
     socket.fetch_add(many, Ordering::AcqRel);
     report(source, READABLE.event());
@@ -178,7 +178,7 @@ fn an_event_between_the_system_call_and_the_clearing_is_not_swallowed() {
     explore_core(|| {
         let source = Arc::new(Source::default());
         report(&source, READABLE.event());
-        // The socket: how much there is to be read.
+        // The socket: how much there is to read.
         let socket = Arc::new(AtomicUsize::new(0));
         let arriving = Arc::clone(&socket);
         let reactor = on_a_thread(&source, move |source| {
@@ -217,7 +217,7 @@ fn a_short_read_that_races_with_the_next_event_leaves_it_standing() {
             let Look::Ready(tick) = wait(&source, Direction::Read) else {
                 panic!("nobody shuts it")
             };
-            // Less than was asked for: there is no more.
+            // A short read: there is no more.
             read += socket.swap(0, Ordering::AcqRel);
             source.short(Direction::Read, tick);
         }
@@ -290,7 +290,7 @@ fn of_two_events_each_of_two_takers_gets_one() {
 fn a_taker_that_is_polled_as_the_event_comes_keeps_the_baton() {
     explore(|| {
         let (source, socket) = (Arc::new(Source::default()), Arc::new(Socket::new(0)));
-        // The restless one is first in line, so that it is the one which gets the baton.
+        // The restless future is first in the queue, so that it gets the baton.
         let theirs = Arc::clone(&socket);
         let one = on_a_thread(&source, move |source| take_after(1, source, &theirs));
         let theirs = Arc::clone(&socket);
@@ -333,7 +333,7 @@ fn who_wants_to_know_and_goes_away_takes_nothing_along() {
             let enlisted = source.enlist(&mut key, Direction::Read, Aim::Know, waker);
             let waited = enlisted.look == Look::NotReady;
             let taken_out = key.is_some_and(|key| source.leave(key).own.is_some());
-            // If it waited, it got its waker back, or the event has it and uses it.
+            // If it waited, it got its waker back, or the event took the waker and woke it.
             (waited, taken_out, woken)
         });
         arrive(&source, &socket, 1);

@@ -1,4 +1,4 @@
-//! The end of a group and who waits for it.
+//! The termination of a group, and the futures and threads that wait for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -87,7 +87,7 @@ fn a_future_that_is_dropped_leaves_the_place_of_another_alone() {
         let ending = child(&termination, 0);
         let observer = termination.future();
         let other = thread::spawn(move || block_on(observer).accepted());
-        drop(dropped); // before the end, or after it, when its key means nothing
+        drop(dropped); // before the end, or after it, when its key is stale
         assert_eq!(other.join().unwrap(), 1);
         ending.join().unwrap();
     });

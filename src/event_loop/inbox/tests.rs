@@ -1,8 +1,8 @@
-//! The mailbox, step by step.
+//! The inbox, step by step.
 
 use super::*;
 
-/// A gate with nothing behind it.
+/// A gate with a state and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Door {
     Open,
@@ -74,18 +74,18 @@ fn one_ring_per_sleep_whatever_the_number_of_producers() {
 }
 
 #[test]
-fn a_nudge_is_one_turn_however_often_it_is_given() {
+fn any_number_of_nudges_is_one_turn() {
     let inbox = inbox();
     assert!(inbox.try_sleep(None));
     assert_eq!(inbox.open().nudge(), Ring::Needed);
     assert_eq!(inbox.open().nudge(), Ring::NotNeeded);
-    assert!(!inbox.try_sleep(None), "the turn has to come first");
+    assert!(!inbox.try_sleep(None), "a turn has to come first");
     drain(&inbox);
     assert!(inbox.try_sleep(None));
 }
 
 #[test]
-fn it_closes_to_new_items_only_when_none_is_inside() {
+fn it_closes_to_new_items_only_when_it_is_empty() {
     let inbox = inbox();
     let push = |item| inbox.push_new_with(Lane::Main, Urgency::Now, || item);
     assert!(push(1).is_some());
@@ -109,7 +109,7 @@ fn it_refuses_to_sleep_on_mail() {
 }
 
 #[test]
-fn a_lazy_item_does_not_ring_and_goes_out_before_the_one_that_does() {
+fn a_lazy_item_does_not_ring_and_comes_out_before_the_one_that_does() {
     let inbox = inbox();
     assert!(inbox.try_sleep(None));
     assert_eq!(
@@ -138,12 +138,12 @@ fn an_item_for_later_rings_only_a_sleeper_that_would_be_late() {
     );
     assert_eq!(push(Urgency::By(at(50))), Some(Ring::Needed));
     drain(&inbox);
-    assert!(inbox.try_sleep(None), "it sleeps without end now");
+    assert!(inbox.try_sleep(None), "it sleeps without a deadline now");
     assert_eq!(push(Urgency::By(at(1000))), Some(Ring::Needed));
 }
 
 #[test]
-fn a_loop_that_sleeps_over_lazy_items_is_hurried_once() {
+fn a_loop_that_sleeps_on_lazy_items_is_hurried_once() {
     let inbox = inbox();
     assert_eq!(inbox.hurry(), Ring::NotNeeded, "it is awake");
     assert!(inbox.try_sleep(None));
@@ -159,7 +159,7 @@ fn the_gate_refuses_new_items_first_and_wakes_last() {
     set(&inbox, Door::Draining);
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
     assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::NotNeeded));
-    assert!(!set_if_empty(&inbox, Door::Closed), "a wake is inside");
+    assert!(!set_if_empty(&inbox, Door::Closed), "a wake is queued");
     assert_eq!(drain(&inbox).main, [2]);
     assert!(set_if_empty(&inbox, Door::Closed));
     assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
@@ -168,10 +168,10 @@ fn the_gate_refuses_new_items_first_and_wakes_last() {
 }
 
 #[test]
-fn a_refused_item_is_not_even_made() {
+fn a_refused_item_is_never_constructed() {
     let inbox = inbox();
     set(&inbox, Door::Draining);
-    let make = || panic!("made although refused");
+    let make = || panic!("constructed although refused");
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, make), None);
 }
 
@@ -185,7 +185,7 @@ fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
 }
 
 #[test]
-fn it_counts_what_it_lets_in_and_not_what_comes_back() {
+fn it_counts_new_items_and_not_wakes() {
     let inbox = inbox();
     for (lane, urgency) in [
         (Lane::Main, Urgency::Now),
@@ -202,7 +202,7 @@ fn it_counts_what_it_lets_in_and_not_what_comes_back() {
 }
 
 #[test]
-fn mail_shows_until_it_is_taken_out() {
+fn mail_is_visible_until_it_is_drained() {
     let inbox = inbox();
     assert!(!inbox.has_mail());
     assert!(!inbox.drain(&mut Batch::new()));
@@ -227,7 +227,7 @@ fn a_loop_that_is_awake_is_not_rung() {
 }
 
 #[test]
-fn an_item_of_either_lane_keeps_the_gate_from_moving() {
+fn an_item_in_either_lane_keeps_the_gate_where_it_is() {
     for lane in [Lane::Main, Lane::Tail] {
         let inbox = inbox();
         assert!(inbox.push_new_with(lane, Urgency::Now, || 1).is_some());
@@ -256,7 +256,7 @@ fn nothing_is_lazy_behind_a_gate_that_hurries() {
 }
 
 #[test]
-fn the_gate_shows_where_it_was_moved_to() {
+fn the_inbox_shows_the_current_state_of_its_gate() {
     let inbox = inbox();
     for door in [Door::Hurried, Door::Draining, Door::Closed] {
         set(&inbox, door);
@@ -273,12 +273,12 @@ fn a_message_that_is_new_work_is_counted_and_refused_like_work() {
     assert!(!set_if_empty(&inbox, Door::Draining));
     assert_eq!(drain(&inbox).notices, ['x']);
     set(&inbox, Door::Draining);
-    let made = || panic!("made although refused");
+    let made = || panic!("constructed although refused");
     assert_eq!(inbox.post_new_with(made), None);
 }
 
 #[test]
-fn the_room_of_a_crowd_is_given_back_before_a_sleep() {
+fn a_large_inbox_frees_its_memory_before_a_sleep() {
     let inbox = inbox();
     let mut batch = Batch::new();
     for _ in 0..2 {

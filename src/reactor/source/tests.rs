@@ -1,4 +1,4 @@
-//! What is noted of events, and who is woken for them.
+//! What events set and clear, and which waiters they wake.
 
 use super::*;
 
@@ -19,11 +19,11 @@ fn a_clear_that_is_out_of_date_does_nothing() {
     let Look::Ready(old) = source.look(Direction::Read) else {
         panic!("it was set")
     };
-    set(&source, READABLE); // an event between the system call and the clearing
+    set(&source, READABLE); // an event between the system call and the clear
     source.blocked(Direction::Read, old);
-    assert!(ready(&source, Direction::Read), "the newer event stands");
+    assert!(ready(&source, Direction::Read), "the newer event stays");
     let Look::Ready(new) = source.look(Direction::Read) else {
-        panic!("it stands")
+        panic!("it is still set")
     };
     source.blocked(Direction::Read, new);
     assert_eq!(source.look(Direction::Read), Look::NotReady);
@@ -42,9 +42,9 @@ fn clearing_one_direction_leaves_the_other() {
 }
 
 #[test]
-fn what_is_closed_stays_ready_until_a_call_would_block() {
+fn a_closed_direction_stays_ready_until_a_call_would_block() {
     let source = Source::default();
-    set(&source, READABLE | READ_STANDS);
+    set(&source, READABLE | READ_STICKY);
     let Look::Ready(tick) = source.look(Direction::Read) else {
         panic!("it was set")
     };
@@ -67,13 +67,13 @@ fn one_error_event_wakes_both_directions_once() {
     for aim in [Aim::Take, Aim::Take, Aim::Know] {
         drop(source.enlist(&mut None, Direction::Write, aim, noop()));
     }
-    assert_eq!(set(&source, READ_STANDS | WRITE_STANDS), 5);
-    assert_eq!(set(&source, READ_STANDS), 0, "nobody is woken twice");
+    assert_eq!(set(&source, READ_STICKY | WRITE_STICKY), 5);
+    assert_eq!(set(&source, READ_STICKY), 0, "no waiter is woken twice");
     assert!(ready(&source, Direction::Read) && ready(&source, Direction::Write));
 }
 
 #[test]
-fn waiters_do_not_pile_up_and_futures_take_themselves_out() {
+fn waiters_do_not_accumulate_and_futures_remove_themselves() {
     let source = Source::default();
     let noop = || Waker::noop().clone();
     let (mut first, mut second) = (None, None);
@@ -86,7 +86,7 @@ fn waiters_do_not_pile_up_and_futures_take_themselves_out() {
     assert_eq!(
         set(&source, READABLE),
         2,
-        "the poll place and the second future"
+        "the poll waker and the second future"
     );
     assert!(source.leave(second.unwrap()).own.is_none());
 }
@@ -105,7 +105,7 @@ fn a_shut_source_says_so_in_both_directions() {
 #[test]
 fn the_tick_wraps_without_touching_the_bits() {
     let source = Source::default();
-    source.word.store(!BITS, Ordering::Relaxed); // the last tick of all
+    source.word.store(!BITS, Ordering::Relaxed); // the greatest tick
     set(&source, READABLE);
     assert_eq!(source.word.load(Ordering::Relaxed), READABLE);
 }
@@ -139,11 +139,11 @@ fn an_event_wakes_its_own_direction_only() {
         };
         source.short(direction, tick);
         assert_eq!(source.look(direction), Look::NotReady);
-        assert_eq!(bits(&source), other, "the other direction is as it was");
+        assert_eq!(bits(&source), other, "the other direction is unchanged");
     }
 }
 
-/// Enlists takers of data to read, one for each count of polls.
+/// Enlists `N` futures that wait to read data.
 fn takers<const N: usize>(source: &Source) -> [Option<Key>; N] {
     [(); N].map(|()| {
         let mut key = None;
@@ -153,7 +153,7 @@ fn takers<const N: usize>(source: &Source) -> [Option<Key>; N] {
     })
 }
 
-/// Leaves; whether somebody else is woken for it.
+/// Removes a future; returns whether another one is woken for it.
 fn passes_on(source: &Source, key: Option<Key>) -> bool {
     source.leave(key.unwrap()).next.is_some()
 }
@@ -165,26 +165,29 @@ fn an_event_wakes_one_taker_and_each_that_leaves_wakes_the_next() {
     assert_eq!(set(&source, READABLE), 1);
     assert!(passes_on(&source, first), "it took something");
     assert!(passes_on(&source, second), "or was dropped");
-    assert!(!passes_on(&source, third), "nobody is left");
+    assert!(!passes_on(&source, third), "no future is left");
 }
 
 #[test]
-fn nothing_is_passed_on_that_is_not_there_or_was_not_held() {
+fn a_baton_is_passed_on_only_if_it_was_held_and_the_direction_is_ready() {
     let source = Source::default();
     let [first, second, third] = takers(&source);
     assert_eq!(set(&source, READABLE), 1);
-    assert!(!passes_on(&source, second), "the first one holds the baton");
+    assert!(
+        !passes_on(&source, second),
+        "the first future holds the baton"
+    );
     let Look::Ready(tick) = source.look(Direction::Read) else {
         panic!("it was set")
     };
     source.blocked(Direction::Read, tick);
     assert!(!passes_on(&source, first));
-    assert_eq!(set(&source, READABLE), 1, "the third one waits still");
+    assert_eq!(set(&source, READABLE), 1, "the third future still waits");
     assert!(!passes_on(&source, third));
 }
 
 #[test]
-fn a_holder_does_not_lie_down_on_a_direction_that_is_ready() {
+fn a_holder_does_not_sleep_on_a_direction_that_is_ready() {
     let source = Source::default();
     let [mut first, second] = takers(&source);
     assert_eq!(set(&source, READABLE), 1);
@@ -192,28 +195,28 @@ fn a_holder_does_not_lie_down_on_a_direction_that_is_ready() {
     let enlisted = source.enlist(&mut first, Direction::Read, Aim::Take, waker);
     assert!(matches!(enlisted.look, Look::Ready(_)));
     assert!(enlisted.spare.is_some(), "it was not stored");
-    assert!(passes_on(&source, first), "it holds the baton still");
+    assert!(passes_on(&source, first), "it still holds the baton");
     drop(source.leave(second.unwrap()));
 }
 
 #[test]
-fn who_wants_to_know_swallows_nothing() {
+fn a_future_that_only_observes_takes_no_baton() {
     let source = Source::default();
     let noop = || Waker::noop().clone();
-    let mut knows = [None; 2];
-    for key in &mut knows {
+    let mut observers = [None; 2];
+    for key in &mut observers {
         drop(source.enlist(key, Direction::Read, Aim::Know, noop()));
     }
     let [first, second] = takers(&source);
-    assert_eq!(set(&source, READABLE), 3, "both of them, and one taker");
-    for key in knows {
+    assert_eq!(set(&source, READABLE), 3, "both observers, and one taker");
+    for key in observers {
         assert!(!passes_on(&source, key), "it held no baton");
     }
     assert!(passes_on(&source, first));
     drop(source.leave(second.unwrap()));
 }
 
-/// What a selector reports of `fd` now.
+/// A source with what a selector reports for `fd` now.
 fn reported(fd: &impl std::os::fd::AsRawFd) -> Source {
     let mut poll = mio::Poll::new().unwrap();
     let fd = fd.as_raw_fd();
@@ -236,32 +239,32 @@ fn bits(source: &Source) -> usize {
 }
 
 #[test]
-fn what_the_selector_reports_is_what_is_noted() {
+fn each_event_of_the_selector_sets_its_bits() {
     use std::io::Write;
     let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
     assert_eq!(bits(&reported(&one)), WRITABLE);
     other.write_all(b"x").unwrap();
     assert_eq!(bits(&reported(&one)), READABLE | WRITABLE);
     other.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(bits(&reported(&one)), READABLE | WRITABLE | READ_STANDS);
+    assert_eq!(bits(&reported(&one)), READABLE | WRITABLE | READ_STICKY);
     drop(other);
-    let both = READABLE | WRITABLE | READ_STANDS | WRITE_STANDS;
+    let both = READABLE | WRITABLE | READ_STICKY | WRITE_STICKY;
     assert_eq!(bits(&reported(&one)), both);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn an_error_stands_for_both_directions() {
+fn an_error_is_sticky_in_both_directions() {
     let address = {
         let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         gone.local_addr().unwrap()
     };
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(address).unwrap();
-    socket.send(b"x").unwrap(); // nobody is there, and the answer says so
+    socket.send(b"x").unwrap(); // the port is closed, and an ICMP error comes back
     let source = reported(&socket);
     assert_eq!(
-        bits(&source) & (READ_STANDS | WRITE_STANDS),
-        READ_STANDS | WRITE_STANDS
+        bits(&source) & (READ_STICKY | WRITE_STICKY),
+        READ_STICKY | WRITE_STICKY
     );
 }

@@ -1,10 +1,10 @@
-//! The near part of a queue: a four-way heap whose entries know their places.
+//! The near part of a queue: a four-way heap whose entries know their index.
 //!
 //! Invariants:
 //! - A node is not later than its children; "later" is by deadline, then by order of insertion.
-//! - The slot of a node knows the node's place: that is what makes removal O(log n).
+//! - The slot of a node knows the index of the node: that makes removal O(log n).
 
-use super::slots::{Part, Slots};
+use super::slots::{EntryLocation, Slots};
 
 #[derive(Debug)]
 pub(super) struct Heap(Vec<Node>);
@@ -15,7 +15,8 @@ struct Node {
     slot: u32,
 }
 
-/// Children per node: shallower than two, and a node's children share a cache line or two.
+/// Children per node: shallower than a binary heap, and the children of a node share a cache line
+/// or two.
 const WAYS: usize = 4;
 
 impl Heap {
@@ -33,18 +34,18 @@ impl Heap {
     }
 
     pub(super) fn push<T>(&mut self, slots: &mut Slots<T>, slot: u32) {
-        let entry = slots.at(slot);
-        entry.part = Part::Near;
+        let entry = slots.entry_mut(slot);
+        entry.location = EntryLocation::Heap;
         let deadline = entry.deadline;
         self.0.push(Node { deadline, slot });
         self.rise(slots, self.0.len() - 1);
     }
 
     pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, slot: u32) {
-        let place = slots.look(slot).place as usize;
-        self.0.swap_remove(place);
-        if place < self.0.len() && self.rise(slots, place) == place {
-            self.sink(slots, place);
+        let index = slots.entry(slot).position as usize;
+        self.0.swap_remove(index);
+        if index < self.0.len() && self.rise(slots, index) == index {
+            self.sink(slots, index);
         }
     }
 
@@ -59,25 +60,26 @@ impl Heap {
         self.0.capacity()
     }
 
-    /// Moves the node at `place` up to where it belongs; returns where that is.
-    fn rise<T>(&mut self, slots: &mut Slots<T>, mut place: usize) -> usize {
-        let node = self.0[place];
-        while place > 0 {
-            let parent = (place - 1) / WAYS;
+    /// Moves the node at `index` up to where it belongs; returns its new index.
+    fn rise<T>(&mut self, slots: &mut Slots<T>, mut index: usize) -> usize {
+        let node = self.0[index];
+        while index > 0 {
+            let parent = (index - 1) / WAYS;
             if !node.is_before(self.0[parent], slots) {
                 break;
             }
-            self.put(slots, place, self.0[parent]);
-            place = parent;
+            self.set(slots, index, self.0[parent]);
+            index = parent;
         }
-        self.put(slots, place, node);
-        place
+        self.set(slots, index, node);
+        index
     }
 
-    fn sink<T>(&mut self, slots: &mut Slots<T>, mut place: usize) {
-        let node = self.0[place];
+    /// Moves the node at `index` down to where it belongs.
+    fn sink<T>(&mut self, slots: &mut Slots<T>, mut index: usize) {
+        let node = self.0[index];
         loop {
-            let first = place * WAYS + 1;
+            let first = index * WAYS + 1;
             if first >= self.0.len() {
                 break;
             }
@@ -90,16 +92,16 @@ impl Heap {
             if !self.0[least].is_before(node, slots) {
                 break;
             }
-            self.put(slots, place, self.0[least]);
-            place = least;
+            self.set(slots, index, self.0[least]);
+            index = least;
         }
-        self.put(slots, place, node);
+        self.set(slots, index, node);
     }
 
-    fn put<T>(&mut self, slots: &mut Slots<T>, place: usize, node: Node) {
+    fn set<T>(&mut self, slots: &mut Slots<T>, index: usize, node: Node) {
         // There are fewer nodes than slots, and slots are numbered by a u32.
-        slots.at(node.slot).place = place as u32;
-        self.0[place] = node;
+        slots.entry_mut(node.slot).position = index as u32;
+        self.0[index] = node;
     }
 }
 
@@ -107,6 +109,6 @@ impl Node {
     fn is_before<T>(self, other: Node, slots: &Slots<T>) -> bool {
         self.deadline < other.deadline
             || self.deadline == other.deadline
-                && slots.look(self.slot).order < slots.look(other.slot).order
+                && slots.entry(self.slot).order < slots.entry(other.slot).order
     }
 }

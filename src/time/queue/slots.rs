@@ -1,13 +1,13 @@
-//! Where the entries of a queue live, wherever in it they are.
+//! The storage of a queue's entries, whether they are in its heap or in its wheel.
 //!
 //! - An entry keeps its slot for life; its key is the slot and the slot's generation, so that a stale
 //!   key finds nothing.
-//! - Heap and wheel hold numbers of slots; what they need to know of an entry stands here.
+//! - Heap and wheel hold slot numbers; what they need to know about an entry is stored here.
 
-/// The number of no slot: the end of a chain.
+/// Not a slot: the end of a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The address of an entry.
+/// Identifies an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(super) slot: u32,
@@ -16,34 +16,34 @@ pub(crate) struct Key {
 
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    slots: Vec<Slot<T>>,
-    /// The first free slot; they are chained through `next`.
+    slots: Vec<QueueSlot<T>>,
+    /// The first free slot; free slots are linked through `next`.
     free: u32,
-    /// The first generation of a new slot: later than any that was given away.
-    first: u32,
+    /// The first generation of a new slot: later than any that a key has.
+    first_generation: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Slot<T> {
+pub(super) struct QueueSlot<T> {
     pub(super) deadline: u64,
-    /// Tells entries of one deadline apart: the older is smaller.
+    /// Orders entries with the same deadline: the older is smaller.
     pub(super) order: u64,
     /// The entry; a free slot has none.
     value: Option<T>,
-    /// Which part of the queue has it.
-    pub(super) part: Part,
-    /// In the heap, the place there; in a bucket of the wheel, the slot before this one.
-    pub(super) place: u32,
-    /// In a bucket of the wheel or free, the slot after this one.
+    /// Which part of the queue holds the entry.
+    pub(super) location: EntryLocation,
+    /// In the heap, the index there; in a bucket of the wheel, the previous slot.
+    pub(super) position: u32,
+    /// In a bucket of the wheel, or in the list of free slots, the next slot.
     pub(super) next: u32,
     generation: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    Near,
+pub(super) enum EntryLocation {
+    Heap,
     /// In this bucket, on this level.
-    Far {
+    Wheel {
         level: u8,
         bucket: u8,
     },
@@ -54,7 +54,7 @@ impl<T> Slots<T> {
         Slots {
             slots: Vec::new(),
             free: NONE,
-            first: 0,
+            first_generation: 0,
         }
     }
 
@@ -63,16 +63,16 @@ impl<T> Slots<T> {
             let slot = u32::try_from(self.slots.len())
                 .ok()
                 .filter(|&slot| slot < NONE);
-            self.slots.push(Slot {
+            self.slots.push(QueueSlot {
                 deadline: 0,
                 order: 0,
                 value: None,
-                part: Part::Near,
-                place: NONE,
+                location: EntryLocation::Heap,
+                position: NONE,
                 next: NONE,
-                generation: self.first,
+                generation: self.first_generation,
             });
-            slot.expect("four thousand million timers do not fit in memory")
+            slot.expect("fewer timers than a u32 can number")
         } else {
             self.free
         };
@@ -89,7 +89,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Frees a slot, and hands out what was in it.
+    /// Frees a slot and returns its value.
     pub(super) fn vacate(&mut self, slot: u32) -> T {
         let entry = &mut self.slots[slot as usize];
         let value = entry.value.take().expect("only occupied slots are queued");
@@ -99,11 +99,11 @@ impl<T> Slots<T> {
         value
     }
 
-    pub(super) fn at(&mut self, slot: u32) -> &mut Slot<T> {
+    pub(super) fn entry_mut(&mut self, slot: u32) -> &mut QueueSlot<T> {
         &mut self.slots[slot as usize]
     }
 
-    pub(super) fn look(&self, slot: u32) -> &Slot<T> {
+    pub(super) fn entry(&self, slot: u32) -> &QueueSlot<T> {
         &self.slots[slot as usize]
     }
 
@@ -129,13 +129,13 @@ impl<T> Slots<T> {
         occupied.map(|slot| slot.deadline)
     }
 
-    /// Gives the room of a past crowd back, once all are free; new slots begin behind the generations
-    /// of the old.
+    /// Frees a large allocation; for when all slots are free. New slots begin after the generations
+    /// of the old ones.
     pub(super) fn shrink(&mut self) {
         if self.slots.capacity() > 1024 {
             let generations = self.slots.iter().map(|slot| slot.generation);
-            // A free slot's generation was not given away yet.
-            self.first = generations.max().unwrap_or(self.first);
+            // No key has the generation of a free slot yet.
+            self.first_generation = generations.max().unwrap_or(self.first_generation);
             self.slots = Vec::new();
             self.free = NONE;
         }

@@ -7,7 +7,7 @@ use crate::time::block_on::Letterbox;
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Timers of a thread that does not exist.
+/// Timers that belong to no thread.
 fn timers() -> Timers {
     Timers::new(HomeId::register(Weak::<Letterbox>::new()), Clock::System)
 }
@@ -23,7 +23,7 @@ fn due(timers: &Timers, now: Instant, limit: usize) -> usize {
 }
 
 #[test]
-fn no_more_are_collected_than_asked_for() {
+fn no_more_timers_are_collected_than_the_limit() {
     let timers = timers();
     for _ in 0..5 {
         timers.arm(Some(timers.zero), noop(), Kind::Sleep);
@@ -34,27 +34,31 @@ fn no_more_are_collected_than_asked_for() {
 }
 
 #[test]
-fn never_does_not_come_even_at_the_end_of_the_numbers() {
+fn a_timer_without_deadline_never_fires() {
     let timers = timers();
     timers.arm(None, noop(), Kind::Sleep);
     assert_eq!(timers.next_deadline(), None);
     let late = timers.zero + 600 * YEAR;
     timers.arm(Some(late), noop(), Kind::Sleep);
-    assert_eq!(due(&timers, late, 9), 0, "beyond the numbers is never too");
+    assert_eq!(
+        due(&timers, late, 9),
+        0,
+        "a deadline out of range is never due"
+    );
     assert_eq!(timers.clear().len(), 2);
 }
 
 #[test]
-fn a_deadline_has_passed_from_the_reading_on_that_reached_it() {
+fn a_deadline_has_passed_once_a_clock_reading_reaches_it() {
     let timers = timers();
     let now = timers.zero + Duration::from_secs(5);
     let past = now - Duration::from_nanos(1);
     assert!(
         !timers.is_over(Some(past), Kind::Sleep),
-        "as far as it knows"
+        "no reading has reached it yet"
     );
     assert_eq!(due(&timers, now, 1), 0);
-    timers.note(past); // an earlier reading does not take it back
+    timers.note(past); // an earlier reading changes nothing
     assert!(timers.is_over(Some(past), Kind::Sleep) && timers.is_over(Some(now), Kind::Sleep));
     assert!(!timers.is_over(Some(now + Duration::from_nanos(1)), Kind::Sleep));
     assert!(!timers.is_over(None, Kind::Sleep));
@@ -67,7 +71,7 @@ fn a_deadline_has_passed_from_the_reading_on_that_reached_it() {
 }
 
 #[test]
-fn a_test_clock_is_read_anew_and_the_system_clock_when_it_is_read_anyway() {
+fn a_test_clock_is_read_each_time_and_the_system_clock_is_not() {
     let clock = Arc::new(VirtualClock::new());
     let home = HomeId::register(Weak::<Letterbox>::new());
     let timers = Timers::new(home, Clock::Virtual(Arc::clone(&clock)));
@@ -83,7 +87,7 @@ fn a_test_clock_is_read_anew_and_the_system_clock_when_it_is_read_anyway() {
 }
 
 #[test]
-fn a_timer_is_looked_at_moved_and_cancelled_by_its_key() {
+fn a_timer_is_checked_reset_and_cancelled_by_its_key() {
     let timers = timers();
     let second = timers.zero + Duration::from_secs(1);
     let (one, other) = (waker_fn::waker_fn(|| ()), waker_fn::waker_fn(|| ()));
@@ -116,7 +120,7 @@ fn only_scheduled_closures_are_found_as_such() {
 }
 
 #[test]
-fn a_home_is_known_until_it_is_left() {
+fn a_home_is_registered_until_it_is_left() {
     let letters: Arc<Letterbox> = Arc::default();
     letters.open();
     let home = HomeId::register(Arc::<Letterbox>::downgrade(&letters));
@@ -128,5 +132,5 @@ fn a_home_is_known_until_it_is_left() {
     home.deregister();
     home.notify(key, Away::Reset);
     assert_eq!(letters.take(), []);
-    assert!(!HOMES.lock().contains_key(&home), "nothing is left of it");
+    assert!(!HOMES.lock().contains_key(&home), "its entry is removed");
 }
