@@ -1,52 +1,54 @@
-//! What the lock of a pool protects, and what it says about the end.
+//! The state behind a pool's lock, and the decision when a shutdown is due.
 //!
-//! - Every accepted job is queued, has begun or has ended: `begun` is what is left of the sum.
-//! - The timeout comes before every other end, and rest before quiet.
-//! - A queue that runs empty gives back the room of a crowd.
+//! - Every accepted job is queued, begun or ended: `begun` is derived from the other counts.
+//! - `shutdown_now` takes precedence over the timeout, the timeout over a drained or orphaned pool, and
+//!   that over the quiet period.
+//! - A queue that becomes empty after a burst releases its memory.
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
 use crate::blocking::job::Runnable;
-use crate::blocking::keeper::Keeper;
+use crate::blocking::keeper::KeeperState;
 use crate::clock::earlier;
 use crate::event_loop::terms::{Control, Terms, Until};
 use crate::report::{Cause, Figures};
 use crate::sync::{self, Arc};
 
-/// An empty queue keeps room for so many jobs.
-const KEEP_ROOM: usize = 1024;
+/// The largest capacity, in jobs, that an empty queue keeps.
+const MAX_EMPTY_CAPACITY: usize = 1024;
 
 /// The state of a pool.
 pub(super) struct Inner {
     pub(super) queue: VecDeque<Runnable>,
-    /// Threads that wait for a job.
+    /// Workers that wait for a job.
     pub(super) idle: usize,
-    /// Threads that have been started and have not looked at the queue yet.
+    /// Workers that were started and have not checked the queue yet.
     pub(super) arriving: usize,
     /// All workers.
     pub(super) threads: usize,
     /// Workers that run a job.
     pub(super) running: usize,
-    /// Who drops cancelled jobs at this moment, without the lock: the end waits for them.
+    /// Threads that currently drop cancelled jobs, without the lock: termination waits for them.
     pub(super) cancelling: usize,
-    pub(super) keeper: Keeper,
+    pub(super) keeper: KeeperState,
     pub(super) control: Control,
-    /// `Some` once the gate is closed.
+    /// `Some` once the pool is closed and accepts no more jobs.
     pub(super) cause: Option<Cause>,
     pub(super) error: Option<Arc<io::Error>>,
     pub(super) last_activity: Instant,
-    /// Every handle is gone.
+    /// Every handle was dropped.
     pub(super) orphaned: bool,
     pub(super) ever_started: bool,
     pub(super) figures: Figures,
 }
 
-/// What a look at the shutdown says.
-pub(super) enum Look {
+/// The progress of the shutdown, as seen by a thread that may wait.
+pub(super) enum ShutdownPhase {
+    /// No shutdown was requested.
     Open,
-    /// Wait until then at most, then look again.
+    /// Jobs are still accepted; the shutdown must be checked again at this time, if any.
     ShuttingDown(Option<Instant>),
     Closed,
 }
@@ -60,7 +62,7 @@ impl Inner {
             threads: 0,
             running: 0,
             cancelling: 0,
-            keeper: Keeper::default(),
+            keeper: KeeperState::default(),
             control: Control::default(),
             cause: None,
             error: None,
@@ -71,36 +73,36 @@ impl Inner {
         }
     }
 
-    /// Whether the last one has left and every job is accounted for.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether the pool is closed, every thread has ended and every cancelled job is dropped.
+    pub(super) fn is_finished(&self) -> bool {
         self.cause.is_some()
             && self.threads == 0
-            && self.keeper != Keeper::Watching
+            && self.keeper != KeeperState::Watching
             && self.cancelling == 0
     }
 
-    /// Takes the job that has waited for longest.
+    /// Removes the oldest queued job.
     pub(super) fn next_job(&mut self) -> Option<Runnable> {
         let job = self.queue.pop_front();
-        if self.queue.is_empty() && self.queue.capacity() > KEEP_ROOM {
+        if self.queue.is_empty() && self.queue.capacity() > MAX_EMPTY_CAPACITY {
             self.queue = VecDeque::new();
         }
         job
     }
 
-    /// How many jobs have begun and have not ended.
+    /// The number of jobs that have begun and have not ended.
     pub(super) fn begun(&self) -> u64 {
         let figures = &self.figures;
         let ended = figures.completed + figures.panicked + figures.cancelled;
         figures.accepted - ended - self.queue.len() as u64
     }
 
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.running == 0 && self.queue.is_empty()
     }
 
-    /// Whether the terms end the group now, and how.
-    pub(super) fn verdict(&self, now: Instant) -> Option<Cause> {
+    /// The cause to close the pool with, if its shutdown terms are met at `now`.
+    pub(super) fn due_cause(&self, now: Instant) -> Option<Cause> {
         let terms = self.control.terms()?;
         if terms.until == Until::Now {
             return Some(Cause::Now);
@@ -108,29 +110,29 @@ impl Inner {
         if terms.deadline.is_some_and(|deadline| now >= deadline) {
             return Some(Cause::Timeout);
         }
-        if !self.is_at_rest() {
+        if !self.is_idle() {
             return None;
         }
         if self.orphaned || matches!(terms.until, Until::Drained(_)) {
-            return Some(self.cause_at_rest());
+            return Some(self.cause_when_idle());
         }
         let quiet_at = self.quiet_at(terms);
         (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(Cause::Quiet)
     }
 
-    /// What whoever waits has to know, once the verdict is carried out.
-    pub(super) fn outlook(&self) -> Look {
+    /// The phase of the shutdown, after a due cause has closed the pool.
+    pub(super) fn shutdown_phase(&self) -> ShutdownPhase {
         if self.cause.is_some() {
-            return Look::Closed;
+            return ShutdownPhase::Closed;
         }
         let Some(terms) = self.control.terms() else {
-            return Look::Open;
+            return ShutdownPhase::Open;
         };
-        let quiet_at = self.is_at_rest().then(|| self.quiet_at(terms)).flatten();
-        Look::ShuttingDown(earlier(quiet_at, terms.deadline))
+        let quiet_at = self.is_idle().then(|| self.quiet_at(terms)).flatten();
+        ShutdownPhase::ShuttingDown(earlier(quiet_at, terms.deadline))
     }
 
-    /// When the quiet period is over, if nothing happens until then.
+    /// The time when the quiet period ends if there is no more activity.
     fn quiet_at(&self, terms: Terms) -> Option<Instant> {
         let Until::Quiet(quiet) = terms.until else {
             return None;
@@ -139,7 +141,7 @@ impl Inner {
         since.checked_add(quiet)
     }
 
-    pub(super) fn cause_at_rest(&self) -> Cause {
+    pub(super) fn cause_when_idle(&self) -> Cause {
         match self.control.terms().map(|terms| terms.until) {
             Some(Until::Drained(_)) => Cause::Drained,
             Some(Until::Now) => Cause::Now,

@@ -1,7 +1,7 @@
-//! A blocking job as an async-task: the same handle, the same outcome, one allocation.
+//! A blocking job as an async-task task: the same handle and outcome as a task of a loop, one allocation.
 //!
-//! - It is polled once, on a thread of the pool, and is done then; it is never woken.
-//! - A job dropped unpolled is cancelled, and counted so.
+//! - It is polled once, on a thread of the pool, and is then finished; it is never woken.
+//! - A job that is dropped without being polled counts as cancelled.
 
 use std::future::Future;
 use std::panic::Location;
@@ -17,10 +17,10 @@ use crate::panic::{PanicSite, contain, contain_drop, discard};
 use crate::sync::Arc;
 use crate::task::harness::Outcome;
 
-/// A job that is ready to be run.
+/// A job that is ready to run.
 pub(crate) type Runnable = async_task::Runnable<()>;
 
-/// Makes a job out of a closure.
+/// Creates a job from a closure.
 pub(crate) fn new<F, T>(
     pool: &Arc<Pool>,
     call: F,
@@ -35,8 +35,8 @@ where
         pool: Arc::clone(pool),
         location,
     };
-    // A job that has been polled is done, and one that has not is in the queue: it is never
-    // scheduled again.
+    // A polled job is finished, and any other is already in the queue: the schedule function never has
+    // anything to do.
     let (runnable, task) = Builder::new().spawn(|()| job, drop);
     (runnable, task.fallible())
 }
@@ -57,11 +57,11 @@ impl<F: FnOnce() -> T, T> Future for Job<F> {
         let call = self.call.take().expect("a finished job is not polled");
         Poll::Ready(match contain(call) {
             Ok(value) => {
-                self.pool.ended(End::Completed);
+                self.pool.count_ended(End::Completed);
                 Outcome::value(value)
             }
             Err(payload) => {
-                self.pool.ended(End::Panicked);
+                self.pool.count_ended(End::Panicked);
                 Outcome::panicked(payload, self.location)
             }
         })
@@ -71,12 +71,12 @@ impl<F: FnOnce() -> T, T> Future for Job<F> {
 impl<F> Drop for Job<F> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            self.pool.ended(drop_uncalled(call, self.location));
+            self.pool.count_ended(drop_uncalled(call, self.location));
         }
     }
 }
 
-/// Drops a closure that will not be called, and says how that ended.
+/// Drops a closure that will not be called: the job is cancelled, or panicked if the destructor does.
 pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) -> End {
     match contain_drop(call) {
         Ok(()) => End::Cancelled,
