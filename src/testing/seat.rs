@@ -1,9 +1,9 @@
-//! A loop in the hands of a test: its runner, and how the test thread becomes its thread for a while.
+//! A loop that is driven by a test, on the test's own thread.
 //!
 //! - The test thread is the loop's thread during a call, and an ordinary thread between calls.
-//! - The loop is alive until its shutdown has run its course; from then on there is nothing to run.
-//! - A loop with nothing to run goes to sleep as in production: it has a reason for another turn when its bell was
-//!   rung, or at its deadline. A notification that is lost leaves it asleep, and is seen.
+//! - The loop is alive until its shutdown has finished; from then on there is nothing to run.
+//! - A loop with nothing to run sleeps as in production: it runs another turn once it was notified, or
+//!   at its deadline. A lost notification leaves it asleep, and so becomes visible.
 
 use std::time::Instant;
 
@@ -15,35 +15,36 @@ use crate::event_loop::shared::Shared;
 use crate::group::EventLoopGroup;
 use crate::sync::Arc;
 
-/// One driven loop.
-pub(super) struct Seat {
+/// A loop that a test drives.
+pub(super) struct DrivenLoop {
+    /// `None` once the loop has ended.
     runner: Option<Runner>,
-    /// Also when the loop has ended.
+    /// Kept after the loop has ended, for its counters.
     shared: Arc<Shared>,
-    /// Until when it sleeps, if it does.
-    sleeps: Option<Option<Instant>>,
+    /// `Some` while the loop sleeps, with its deadline, if any.
+    asleep_until: Option<Option<Instant>>,
 }
 
-/// What a driven turn left behind.
+/// The result of a driven turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum TurnResult {
     /// There is more to run now.
     Busy,
-    /// Nothing to run before that moment, if there is one.
+    /// There is nothing to run before the deadline, if any.
     Stalled(Option<Instant>),
     Ended,
 }
 
-impl Seat {
-    /// Takes the seat of loop `index`, so that no thread is ever started for it.
-    pub(super) fn take(group: &EventLoopGroup, index: usize) -> Seat {
+impl DrivenLoop {
+    /// Claims loop `index` of the group, so that no thread is ever started for it.
+    pub(super) fn claim(group: &EventLoopGroup, index: usize) -> DrivenLoop {
         let shared = Arc::clone(group.loops()[index].shared());
         let driver = shared
             .take_seat()
-            .expect("the group was made for this and nobody else has it");
-        Seat {
+            .expect("the group was built for the test and no loop of it was started");
+        DrivenLoop {
             shared: Arc::clone(&shared),
-            sleeps: None,
+            asleep_until: None,
             runner: Some(Runner::new(Parts {
                 shared,
                 core: Arc::clone(group.core()),
@@ -54,11 +55,11 @@ impl Seat {
 
     /// Runs one turn, of `tasks` tasks at most.
     #[track_caller]
-    pub(super) fn turn(&mut self, tasks: u32) -> Turn {
+    pub(super) fn turn(&mut self, tasks: u32) -> TurnResult {
         let Some(runner) = &mut self.runner else {
-            return Turn::Ended;
+            return TurnResult::Ended;
         };
-        if self.sleeps.take().is_some() {
+        if self.asleep_until.take().is_some() {
             runner.end_sleep();
         }
         let entered = enter(runner);
@@ -68,23 +69,23 @@ impl Seat {
                 if let Some(runner) = self.runner.take() {
                     runner.end(cause, None, None, entered);
                 }
-                Turn::Ended
+                TurnResult::Ended
             }
             Next::Rest(until) => {
                 let local = runner.local();
                 let due = until.is_some_and(|until| until.deadline <= until.now);
                 let until = until.map(|until| until.deadline);
                 if local.queued() > 0 || due || !local.shared.inbox.try_sleep(until) {
-                    Turn::Busy
+                    TurnResult::Busy
                 } else {
-                    self.sleeps = Some(until);
-                    Turn::Stalled(until)
+                    self.asleep_until = Some(until);
+                    TurnResult::Stalled(until)
                 }
             }
         }
     }
 
-    /// The next moment after `now` at which something is due.
+    /// The earliest deadline after `now`, of a timer or the shutdown.
     pub(super) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
         let local = self.runner.as_ref()?.local();
         let timer = local.timers.next_deadline_after(now);
@@ -93,41 +94,41 @@ impl Seat {
         earlier(timer, shutdown.filter(|&shutdown| shutdown > now))
     }
 
-    /// Calls `inside` on the loop, if it is alive.
+    /// Calls `call` on the loop, if it is alive.
     #[track_caller]
-    pub(super) fn inside<R>(&mut self, inside: impl FnOnce() -> R) -> Option<R> {
+    pub(super) fn run_inside<R>(&mut self, call: impl FnOnce() -> R) -> Option<R> {
         let runner = self.runner.as_mut()?;
         let _entered = enter(runner);
-        // What this thread has submitted from outside comes before what it submits at home.
+        // Earlier submissions of this thread, from outside the loop, come before those made by `call`.
         runner.collect();
-        Some(inside())
+        Some(call())
     }
 
-    /// Tasks that the loop has run, ever.
+    /// The total number of polls of tasks on this loop.
     pub(super) fn polls(&self) -> u64 {
-        // Every turn ends with the publication of this figure, the last one included.
+        // Every turn publishes this count at its end, including the last one.
         self.shared.gauges.polls.get()
     }
 
-    /// Whether there is a reason for a turn: it has work, or was rung, or its deadline has come.
+    /// Whether the loop needs a turn: it has work, was notified, or its deadline has passed.
     pub(super) fn is_awake(&self, now: Instant) -> bool {
         let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
         match &self.runner {
             None => false,
             Some(runner) => self
-                .sleeps
+                .asleep_until
                 .is_none_or(|until| runner.was_rung() || due(until)),
         }
     }
 
-    /// Whether it sleeps over something that was not worth a ring.
-    pub(super) fn has_lazy_mail(&self) -> bool {
+    /// Whether it sleeps with lazy submissions in its inbox, which do not notify the loop.
+    pub(super) fn has_lazy_submissions(&self) -> bool {
         self.is_alive() && self.shared.inbox.has_lazy_mail()
     }
 
-    /// Until when it sleeps, if it does and there is an end to it.
-    pub(super) fn sleeps_until(&self) -> Option<Instant> {
-        self.sleeps.flatten()
+    /// The deadline until which it sleeps, if it sleeps and has one.
+    pub(super) fn sleep_deadline(&self) -> Option<Instant> {
+        self.asleep_until.flatten()
     }
 
     pub(super) fn is_alive(&self) -> bool {
@@ -135,27 +136,26 @@ impl Seat {
     }
 }
 
-/// Tells a crowd, which comes to rest, from a task that never does: by how much has been run.
-pub(super) struct Patience {
-    /// Polls.
-    left: u64,
-    /// What a turn counts for that ran less, or nothing.
-    least: u64,
+/// A limit on polls, to tell many tasks, which stall eventually, from a task that never does.
+pub(super) struct PollLimit {
+    remaining: u64,
+    /// What a turn with fewer polls counts for.
+    min_per_turn: u64,
 }
 
-impl Patience {
-    /// For so many tasks, and those that they may spawn.
-    pub(super) fn with(tasks: usize, least: u64) -> Patience {
-        Patience {
-            left: 200_000 + 16 * tasks as u64,
-            least,
+impl PollLimit {
+    /// A limit for this many tasks, and those that they may spawn.
+    pub(super) fn for_tasks(tasks: usize, min_per_turn: u64) -> PollLimit {
+        PollLimit {
+            remaining: 200_000 + 16 * tasks as u64,
+            min_per_turn,
         }
     }
 
-    /// Notes a turn; `false` if it was one too many.
-    pub(super) fn lasts(&mut self, polls: u64) -> bool {
-        self.left = self.left.saturating_sub(polls.max(self.least));
-        self.left > 0
+    /// Counts the polls of a turn; `false` once the limit is reached.
+    pub(super) fn spend(&mut self, polls: u64) -> bool {
+        self.remaining = self.remaining.saturating_sub(polls.max(self.min_per_turn));
+        self.remaining > 0
     }
 }
 
