@@ -12,13 +12,13 @@ use std::time::Duration;
 use crate::chooser::Chooser;
 use crate::clock::Clock;
 use crate::config::{CloseChannels, Config, PinThread, WaitStrategy};
-use crate::event_loop::counters::{Bound, Counters};
+use crate::event_loop::counters::{Counters, PendingLimit};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Inbox;
 use crate::event_loop::lifecycle::Life;
 use crate::event_loop::loop_thread::LoopThread;
 use crate::event_loop::shared::{Parent, Shared, Watched};
-use crate::group::core::{GroupCore, Keys, Token};
+use crate::group::core::{GroupCore, HandleToken, Keys};
 use crate::group::end::GroupEnd;
 use crate::group::handle::EventLoopGroup;
 use crate::group::parent::{Callbacks, GroupParent, StartHook, ThreadFactory};
@@ -435,7 +435,7 @@ impl Plan {
                         port,
                         counters: Counters::default(),
                         gauges: Gauges::default(),
-                        bound: max_pending_tasks.map(Bound::new),
+                        bound: max_pending_tasks.map(PendingLimit::new),
                         handles: AtomicUsize::new(0),
                         shutdown_waiters: Mutex::default(),
                         termination: Termination::new(1, on_panic.clone()),
@@ -452,7 +452,7 @@ impl Plan {
                 GroupCore::new(loops, chooser, keys, Arc::clone(&end), panics)
             });
             group = Some(Arc::clone(&core));
-            Token::new(core)
+            HandleToken::new(core)
         });
         EventLoopGroup::from_parts(group.expect("made with its token"), token)
     }

@@ -1,10 +1,10 @@
-//! Which loop gets the next task.
+//! Choosers select the loop for the next task.
 //!
-//! - A chooser gives a number; the group takes it modulo its length, so no chooser can be out of
-//!   range, and falls back to round-robin when one panics.
-//! - Round-robin is exact: over any `k·len` consecutive calls each loop is chosen `k` times, for
-//!   every length and however long the counter has run.
-//! - What a chooser sees of the loops is read without a hop and may be a moment old.
+//! - A chooser returns an index, which the group takes modulo its length: it cannot be out of range. If a
+//!   chooser panics, the group falls back to round-robin.
+//! - Round-robin is exact: over any `k·len` consecutive calls each loop is chosen `k` times, for every
+//!   length and across an overflow of the counter.
+//! - A chooser reads the state of the loops from the calling thread; the values may be slightly stale.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ use crate::sync::{Arc, Ordering};
 
 /// Chooses the loop for the next task.
 ///
-/// It is asked by [`EventLoopGroup::next`](crate::EventLoopGroup::next) and all that goes through it:
-/// `spawn`, `spawn_with`, `try_spawn`. A choice that is shutting down alone is passed by.
+/// It is called by [`EventLoopGroup::next`](crate::EventLoopGroup::next) and everything that uses it:
+/// `spawn`, `spawn_with`, `try_spawn`. A chosen loop that is shutting down individually is skipped.
 ///
 /// # Examples
 ///
-/// Everything to the loop with the fewest live tasks:
+/// A chooser that always takes the loop with the fewest live tasks:
 ///
 /// ```
 /// use loopgroup::{Chooser, EventLoopGroup, GroupView};
@@ -42,7 +42,7 @@ use crate::sync::{Arc, Ordering};
 pub trait Chooser: Send + Sync {
     /// Returns the index of a loop; it is taken modulo [`GroupView::len`].
     ///
-    /// Called on the submitting thread. A panic is contained and falls back to round-robin.
+    /// Called on the submitting thread. A panic is contained; the group falls back to round-robin.
     ///
     /// # Examples
     ///
@@ -64,7 +64,7 @@ pub trait Chooser: Send + Sync {
     fn choose(&self, group: &GroupView<'_>) -> usize;
 }
 
-/// A closure is a chooser, too.
+/// A closure can be used as a chooser.
 ///
 /// ```
 /// use loopgroup::{EventLoopGroup, GroupView};
@@ -83,18 +83,18 @@ where
     }
 }
 
-/// As a builder keeps what it is given.
+/// The form in which a builder stores a chooser.
 impl<C: Chooser> Chooser for Contained<C> {
     fn choose(&self, group: &GroupView<'_>) -> usize {
         self.get().choose(group)
     }
 }
 
-/// What a [`Chooser`] sees of its group; the figures may be a moment old.
+/// The state of a group as seen by its [`Chooser`]; the values may be slightly stale.
 ///
 /// # Examples
 ///
-/// A chooser that stays on the caller's loop unless that has much more to do than another one:
+/// A chooser that stays on the caller's loop unless that is much busier than another one:
 ///
 /// ```
 /// use loopgroup::{Chooser, EventLoopGroup, GroupView};
@@ -156,15 +156,15 @@ impl<'a> GroupView<'a> {
             .map_or(0, |one| one.registered_channels())
     }
 
-    /// Says whether loop `index` exists and no shutdown of it was requested. (One that is shutting down
-    /// still accepts for a while, but is not to be chosen.)
+    /// Returns whether loop `index` exists and no shutdown of it was requested. (A loop that is
+    /// shutting down still accepts tasks for a while, but should not be chosen.)
     pub fn is_accepting(&self, index: usize) -> bool {
         self.loops
             .get(index)
             .is_some_and(|one| !one.state().is_shutting_down())
     }
 
-    /// Returns the index of the calling thread's loop, if it is one of this group.
+    /// Returns the index of the calling thread's loop, if it belongs to this group.
     pub fn current(&self) -> Option<usize> {
         context::with_local(|local| {
             let here = self.loops.get(local.shared.index)?;
@@ -183,7 +183,7 @@ impl fmt::Debug for GroupView<'_> {
     }
 }
 
-/// Takes the loops in turn: the default.
+/// Chooses the loops in turn: the default.
 ///
 /// # Examples
 ///
@@ -192,7 +192,7 @@ impl fmt::Debug for GroupView<'_> {
 ///
 /// let group = EventLoopGroup::builder()
 ///     .loops(3)
-///     .chooser(RoundRobin::starting_at(usize::MAX)) // exact also across the overflow
+///     .chooser(RoundRobin::starting_at(usize::MAX)) // exact across the overflow as well
 ///     .build()?;
 /// let first = group.next().index();
 /// assert_eq!(group.next().index(), (first + 1) % 3);
@@ -225,12 +225,12 @@ impl RoundRobin {
 
     /// The next index below `len`, which is not 0.
     pub(crate) fn pick(&self, len: usize) -> usize {
-        // Relaxed: the counter orders nothing but itself.
+        // Relaxed: the counter does not synchronise anything else.
         if len.is_power_of_two() {
-            // The counter wraps at a multiple of len.
+            // The counter overflows at a multiple of len.
             return self.next.fetch_add(1, Ordering::Relaxed) & (len - 1);
         }
-        // Kept below len after the first step, so that it never wraps in the middle of a round.
+        // Kept below len after the first step, so that it never overflows in the middle of a round.
         let advance = |next: usize| Some((next % len + 1) % len);
         let before = self
             .next
@@ -245,7 +245,7 @@ impl Chooser for RoundRobin {
     }
 }
 
-/// Looks at two different loops and takes the less loaded one, by pending and live tasks and channels.
+/// Compares two different loops and chooses the less loaded one, by pending and live tasks and channels.
 ///
 /// # Examples
 ///
@@ -271,15 +271,15 @@ impl Chooser for LeastLoaded {
         if len == 1 {
             return first;
         }
-        // The distance to the second one is scrambled, so that pairs do not repeat in a pattern
-        // that some other periodic thing could fall into step with.
+        // The distance to the second loop is scrambled, so that the pairs do not form a pattern that
+        // correlates with a periodic workload.
         let distance = 1 + scramble(self.calls.load(Ordering::Relaxed) as u64) as usize % (len - 1);
         let second = (first + distance) % len;
         let load = |index: usize| {
-            // A loop that is going away is taken only if the other one is going too.
-            let leaving = !group.is_accepting(index);
+            // A loop that is shutting down is chosen only if the other one is shutting down too.
+            let shutting_down = !group.is_accepting(index);
             let load = group.pending(index) + group.live(index) + group.channels(index);
-            (leaving, load)
+            (shutting_down, load)
         };
         if load(second) < load(first) {
             second
@@ -289,9 +289,9 @@ impl Chooser for LeastLoaded {
     }
 }
 
-/// Stays on the caller's loop if it belongs to the group, else takes the loops in turn.
+/// Chooses the caller's loop if it belongs to the group, otherwise the loops in turn.
 ///
-/// Both sides of a proxied connection then share one loop, and need no lock between them.
+/// With it, both sides of a proxied connection share one loop and need no lock between them.
 ///
 /// # Examples
 ///

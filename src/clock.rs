@@ -1,11 +1,10 @@
-//! Where a loop reads the time: the system's monotonic clock, or one that a test moves.
+//! The clock of a loop: the system's monotonic clock, or a virtual one that a test advances.
 //!
-//! - Everything that has a deadline asks here, so that a test loop runs the production code without
-//!   real time.
-//! - A test's own thread reads the clock of the test loop that it made last, outside of `block_on`, which waits
-//!   by the system's.
-//! - A `sleep` that a test makes there may be meant for the test loop or for a real one. It remembers the readings
-//!   of both clocks, and counts by that of the loop or `block_on` that first polls it
+//! - All deadlines use this clock, so that a test loop runs the production code without real time.
+//! - A test's own thread reads the clock of the test loop that it created last, except in `block_on`,
+//!   which uses the system's clock.
+//! - A `sleep` that a test creates there may be meant for the test loop or for a real one. It records the
+//!   readings of both clocks, and uses the clock of the loop or `block_on` that first polls it
 //!   ([`Moment`](crate::time::moment)).
 
 use std::cell::RefCell;
@@ -14,30 +13,31 @@ use std::time::{Duration, Instant};
 use crate::sync::{self, Arc, Ordering, plain, thread_local};
 
 thread_local! {
-    static OF_TESTS: RefCell<Vec<Arc<VirtualClock>>> = const { RefCell::new(Vec::new()) };
+    /// The clocks of the test loops that this thread has created and not dropped.
+    static TEST_CLOCKS: RefCell<Vec<Arc<VirtualClock>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The clock of the test loop that this thread made last, if one lives.
+/// Returns the clock of the test loop that this thread created last, if one is alive.
 pub(crate) fn of_test() -> Option<Arc<VirtualClock>> {
-    OF_TESTS
+    TEST_CLOCKS
         .try_with(|clocks| clocks.borrow().last().cloned())
         .ok()
         .flatten()
 }
 
-/// Has this thread read `clock` until the guard is dropped.
+/// Makes this thread read `clock` until the guard is dropped.
 pub(crate) fn read_here(clock: &Arc<VirtualClock>) -> ReadHere {
-    OF_TESTS.with(|clocks| clocks.borrow_mut().push(Arc::clone(clock)));
+    TEST_CLOCKS.with(|clocks| clocks.borrow_mut().push(Arc::clone(clock)));
     ReadHere(Arc::clone(clock))
 }
 
-/// See [`read_here`].
+/// The guard of [`read_here`].
 #[derive(Debug)]
 pub(crate) struct ReadHere(Arc<VirtualClock>);
 
 impl Drop for ReadHere {
     fn drop(&mut self) {
-        let _ = OF_TESTS.try_with(|clocks| {
+        let _ = TEST_CLOCKS.try_with(|clocks| {
             clocks
                 .borrow_mut()
                 .retain(|clock| !Arc::ptr_eq(clock, &self.0));
@@ -45,7 +45,7 @@ impl Drop for ReadHere {
     }
 }
 
-/// A clock.
+/// The clock of a loop.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Clock {
     #[default]
@@ -62,7 +62,7 @@ impl Clock {
     }
 }
 
-/// The earlier of two moments, either of which may be never.
+/// Returns the earlier of two instants, where `None` means never.
 pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -70,11 +70,11 @@ pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<In
     }
 }
 
-/// A clock that stands still until it is moved, and only moves forward.
+/// A clock that is stopped until it is advanced, and never goes back.
 #[derive(Debug)]
 pub(crate) struct VirtualClock {
     start: Instant,
-    /// Nanoseconds since the start.
+    /// Nanoseconds since `start`.
     passed: plain::AtomicU64,
 }
 
@@ -94,7 +94,7 @@ impl VirtualClock {
         Duration::from_nanos(self.passed.load(Ordering::Relaxed))
     }
 
-    /// Moves to `instant`, unless it is there or further.
+    /// Advances to `instant`; has no effect if that is in the past.
     pub(crate) fn move_to(&self, instant: Instant) {
         let passed = instant.saturating_duration_since(self.start).as_nanos();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);

@@ -1,8 +1,9 @@
-//! What the compiler refuses, each beside what it takes: the two differ in one place.
+//! Code that the compiler must reject, each next to a variant that it accepts; the two differ in one
+//! place.
 //!
-//! Nothing of this is built: the examples are the whole of it, and run with the others.
+//! This module contains only examples, which run as doctests.
 //!
-//! A future that is spawned travels to its loop, so it holds nothing that must stay on a thread:
+//! A spawned future is sent to its loop, so it must be `Send`:
 //!
 //! ```
 //! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
@@ -15,7 +16,7 @@
 //! group.spawn(async move { *shared });
 //! ```
 //!
-//! It may outlive whoever spawns it, and its waker may outlive everybody, so it borrows nothing:
+//! It may outlive its caller, and its waker may outlive the task, so it must not borrow:
 //!
 //! ```
 //! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
@@ -28,7 +29,7 @@
 //! group.spawn(async { text.len() });
 //! ```
 //!
-//! A future that is made on its loop may hold what stays there, but what it returns comes back:
+//! A future that is created on its loop need not be `Send`, but its output is sent back:
 //!
 //! ```
 //! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
@@ -39,7 +40,7 @@
 //! group.spawn_with(|| async { std::rc::Rc::new(1) });
 //! ```
 //!
-//! Nothing of a value that is bound to a loop leaves the loop, neither a share nor a borrow of it:
+//! A value that is bound to a loop cannot leave it, neither as a clone nor as a borrow:
 //!
 //! ```
 //! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
@@ -57,7 +58,7 @@
 //! bound.with(|value| &**value);
 //! ```
 //!
-//! The handle of a local task travels if its output may:
+//! The handle of a local task is `Send` if its output is:
 //!
 //! ```
 //! loopgroup::run(async {

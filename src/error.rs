@@ -1,8 +1,7 @@
-//! What can go wrong with a submission or a task, as small opaque types.
+//! The errors of submissions and tasks, as small opaque types.
 //!
 //! - A refused value is handed back: [`Rejected`] carries it, [`Rejected::into_inner`] returns it.
-//! - A handle never says less than is known: [`JoinError`] tells panic, cancellation and refusal
-//!   apart, and keeps the panic's payload.
+//! - [`JoinError`] distinguishes panic, cancellation and refusal, and keeps the payload of a panic.
 
 use std::any::Any;
 use std::error::Error;
@@ -13,11 +12,11 @@ use std::panic::Location;
 use crate::sync::Mutex;
 use crate::unwind::message;
 
-/// Says why a submission was refused.
+/// The reason why a submission was refused.
 ///
-/// As an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind `WouldBlock` (a
-/// full queue), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported` (no context) or
-/// that of the failed thread start.
+/// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind
+/// `WouldBlock` (queue full), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported`
+/// (no context) or that of the failed thread start.
 ///
 /// # Examples
 ///
@@ -33,13 +32,13 @@ use crate::unwind::message;
 #[non_exhaustive]
 pub enum RejectReason {
     /// The loop has `max_pending_tasks` tasks waiting for their first poll, or every thread of a
-    /// [`BlockingGroup`](crate::blocking::BlockingGroup) is busy and it does not let jobs wait.
+    /// [`BlockingGroup`](crate::blocking::BlockingGroup) is busy and jobs may not wait.
     QueueFull,
     /// The loop, or the group, no longer accepts work.
     ShutDown,
     /// The group has no loop with this index.
     NoSuchLoop,
-    /// The calling thread is not a loop and not inside `group.block_on`.
+    /// The calling thread is neither a loop nor inside `group.block_on`.
     NoContext,
     /// The thread could not be started, for this reason; the next submission tries again.
     ThreadStart(io::ErrorKind),
@@ -58,7 +57,7 @@ impl fmt::Display for RejectReason {
                  or call this inside a task or loopgroup::run (inside group.block_on spawn works, \
                  spawn_local does not)",
             ),
-            // What the system calls "would block" here is that it has no more to give.
+            // EAGAIN, from a thread start, means that a resource limit is reached.
             RejectReason::ThreadStart(io::ErrorKind::WouldBlock) => f.write_str(
                 "the event loop's thread could not be started: a limit on threads or memory is \
                  reached, or thread_stack_size is too large",
@@ -109,14 +108,14 @@ impl<F> Rejected<F> {
         Rejected { value, reason }
     }
 
-    /// Says why the value was refused.
+    /// Returns the reason for the refusal.
     ///
     /// # Examples
     ///
     /// ```
     /// use loopgroup::RejectReason;
     ///
-    /// let refused = loopgroup::try_spawn(async {}).unwrap_err(); // on a thread that is no loop
+    /// let refused = loopgroup::try_spawn(async {}).unwrap_err(); // not on a loop
     /// assert_eq!(refused.reason(), RejectReason::NoContext);
     /// ```
     pub fn reason(&self) -> RejectReason {
@@ -158,10 +157,10 @@ impl<F> From<Rejected<F>> for io::Error {
     }
 }
 
-/// Says why a task has no result: it panicked, was cancelled, or was refused.
+/// The reason why a task has no result: it panicked, was cancelled, or was refused.
 ///
-/// As an [`io::Error`] a cancellation has the kind `Interrupted`, a panic `Other`, and a refusal that
-/// of its [`RejectReason`].
+/// Converted to an [`io::Error`], a cancellation has the kind `Interrupted`, a panic `Other`, and a
+/// refusal that of its [`RejectReason`].
 ///
 /// # Examples
 ///
@@ -205,10 +204,10 @@ impl JoinError {
         JoinError(Repr::Rejected(reason))
     }
 
-    /// Says whether the task panicked, in its poll or in its destructor after that.
+    /// Returns whether the task panicked, in its poll or in its destructor after that.
     ///
-    /// A task that was cancelled and panics while it is dropped is cancelled to its handle; the panic
-    /// goes to [`Builder::on_panic`](crate::Builder::on_panic) and into the report.
+    /// If a cancelled task panics while it is dropped, its handle reports it as cancelled; the panic is
+    /// passed to [`Builder::on_panic`](crate::Builder::on_panic) and counted in the report.
     ///
     /// # Examples
     ///
@@ -222,7 +221,7 @@ impl JoinError {
         matches!(self.0, Repr::Panic { .. })
     }
 
-    /// Says whether the task was accepted and then cancelled, by its handle or by a shutdown.
+    /// Returns whether the task was accepted and then cancelled, by its handle or by a shutdown.
     ///
     /// # Examples
     ///
@@ -237,14 +236,14 @@ impl JoinError {
         matches!(self.0, Repr::Cancelled)
     }
 
-    /// Says whether the task was never accepted.
+    /// Returns whether the task was refused and never accepted.
     ///
     /// # Examples
     ///
     /// ```
     /// let group = loopgroup::EventLoopGroup::new(1)?;
     /// group.shutdown_now().wait();
-    /// let late = group.spawn(async {}); // does not panic: its handle says so
+    /// let late = group.spawn(async {}); // does not panic: the handle resolves to an error
     /// assert!(loopgroup::block_on(late).unwrap_err().is_rejected());
     /// # std::io::Result::Ok(())
     /// ```
@@ -252,7 +251,7 @@ impl JoinError {
         matches!(self.0, Repr::Rejected(_))
     }
 
-    /// Says why the task was refused, if it was.
+    /// Returns why the task was refused, if it was.
     ///
     /// # Examples
     ///
@@ -307,7 +306,7 @@ impl JoinError {
     /// let group = loopgroup::EventLoopGroup::new(1)?;
     /// let error = group.block_on(group.spawn_on(9, async {})).unwrap_err();
     /// match error.try_into_panic() {
-    ///     Ok(payload) => std::panic::resume_unwind(payload), // pass a panic on
+    ///     Ok(payload) => std::panic::resume_unwind(payload), // propagate a panic
     ///     Err(error) => assert!(error.is_rejected()),
     /// }
     /// # std::io::Result::Ok(())
@@ -325,7 +324,7 @@ impl fmt::Debug for JoinError {
         match &self.0 {
             Repr::Panic { payload, location } => f
                 .debug_struct("JoinError::Panic")
-                .field("message", &text(payload))
+                .field("message", &panic_message(payload))
                 .field("spawned_at", &format_args!("{location}"))
                 .finish(),
             Repr::Cancelled => f.write_str("JoinError::Cancelled"),
@@ -338,7 +337,8 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Repr::Panic { payload, location } => {
-                write!(f, "task spawned at {location} panicked: {}", text(payload))
+                let message = panic_message(payload);
+                write!(f, "task spawned at {location} panicked: {message}")
             }
             Repr::Cancelled => f.write_str("task was cancelled"),
             Repr::Rejected(reason) => write!(f, "task was refused: {reason}"),
@@ -346,8 +346,9 @@ impl fmt::Display for JoinError {
     }
 }
 
-/// The text of a panic, to be written with no lock held: whoever takes it may look at the error again.
-fn text(payload: &Mutex<Box<dyn Any + Send>>) -> String {
+/// Copies the message of a panic, so that it is written with no lock held: the formatter may use the
+/// error again.
+fn panic_message(payload: &Mutex<Box<dyn Any + Send>>) -> String {
     message(&**payload.lock()).to_owned()
 }
 

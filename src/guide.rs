@@ -1,24 +1,24 @@
-//! The guide: how to think about loops, and how to use them.
+//! The guide: the model of event loops, and how to use them.
 //!
-//! In the order of reading:
+//! The pages, in reading order:
 //!
-//! | page | is about |
+//! | page | topics |
 //! |---|---|
-//! | [`model`] | groups, loops, tasks and their homes; a turn; what is promised |
-//! | [`first_server`] | from `cargo new` to a chat server that ends well |
-//! | [`topologies`] | which loops to have, and which one does what |
-//! | [`sockets`] | everything that a socket can do |
-//! | [`settings`] | everything that can be set for a group |
-//! | [`shutdown`] | graceful, drain, now; what happens when; the report; recipes |
-//! | [`cancel_safety`] | what dropping, aborting and cancelling do; every async function |
+//! | [`model`] | groups, loops, tasks and their home loops; a turn; guarantees |
+//! | [`first_server`] | from `cargo new` to a chat server with a clean shutdown |
+//! | [`topologies`] | how many groups and loops to use, and for what |
+//! | [`sockets`] | all operations of sockets |
+//! | [`settings`] | all settings of a group |
+//! | [`shutdown`] | graceful, drain, now; the order of events; the report; recipes |
+//! | [`cancel_safety`] | what dropping, aborting and cancelling do, for every async function |
 //! | [`channels`] | other crates' channels and locks between loops, and what they cost |
-//! | [`testing`] | virtual time, and orders of events that can be had again |
-//! | [`running_it`] | `main`, threads, pinning, figures, logs, limits |
-//! | [`from_netty`] | names, code beside code, what differs |
-//! | [`from_tokio`] | names, code beside code, what differs |
-//! | [`when_not_to_use_it`] | what others do better |
+//! | [`testing`] | virtual time, and reproducible orders of events |
+//! | [`running_it`] | `main`, threads, pinning, metrics, logs, limits |
+//! | [`from_netty`] | names, code side by side, differences |
+//! | [`from_tokio`] | names, code side by side, differences |
+//! | [`when_not_to_use_it`] | what other crates do better |
 //!
-//! There is nothing here but text; every example in it is compiled and run with the tests. A first one:
+//! This module contains only text; every example in it is compiled and run with the tests. A first one:
 //!
 //! ```
 //! fn main() -> std::io::Result<()> {
@@ -30,11 +30,11 @@
 //! }
 //! ```
 
-// The pages are files that read well on a code host too, where they link to each other as files. Of two
-// definitions of a link the first one counts: those here, which lead to modules. What a page speaks of is
-// listed behind it.
+// The pages are Markdown files that link to each other as files, so that they can also be read on a
+// code host. Markdown uses the first definition of a link: the definitions below, which link to
+// modules, override those of the files.
 
-/// A page of the guide: its first line, where its links lead to, its text, and the items it is about.
+/// Defines a page of the guide: its first line, its link definitions, its text, and the items it covers.
 macro_rules! page {
     ($name:ident, $file:literal, $line:literal, $items:literal) => {
         #[doc = $line]
@@ -59,7 +59,7 @@ macro_rules! page {
 page!(
     model,
     "model.md",
-    "Groups, loops, tasks and their homes; a turn; what is promised.",
+    "Groups, loops, tasks and their home loops; a turn; guarantees.",
     "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), \
      [`JoinHandle`](crate::JoinHandle), [`run`](crate::run()), [`block_on`](crate::block_on()), \
      [`spawn`](crate::spawn), [`spawn_local`](crate::spawn_local), [`LoopBound`](crate::LoopBound), \
@@ -68,25 +68,27 @@ page!(
 page!(
     first_server,
     "first_server.md",
-    "From `cargo new` to a chat server that ends well.",
+    "From `cargo new` to a chat server with a clean shutdown.",
     "[`Server`](crate::net::Server), [`ServerHandle`](crate::net::ServerHandle), \
      [`TcpStream`](crate::net::TcpStream), [`EventLoop::bind`](crate::EventLoop::bind), \
-     [`shutdown_requested`](crate::shutdown_requested), [`EventLoopGroup::drain`](crate::EventLoopGroup::drain)"
+     [`shutdown_requested`](crate::shutdown_requested), \
+     [`EventLoopGroup::drain`](crate::EventLoopGroup::drain)"
 );
 page!(
     topologies,
     "topologies.md",
-    "Which loops to have, and which one does what.",
+    "How many groups and loops to use, and for what.",
     "[`Server`](crate::net::Server), [`Server::reuse_port`](crate::net::Server::reuse_port), \
      [`Builder::without_io`](crate::Builder::without_io), [`blocking`](crate::blocking), \
      [`PreferCurrent`](crate::PreferCurrent), [`LeastLoaded`](crate::LeastLoaded), \
      [`EventLoopGroup::loop_for`](crate::EventLoopGroup::loop_for), \
-     [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), [`WaitStrategy`](crate::WaitStrategy)"
+     [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), \
+     [`WaitStrategy`](crate::WaitStrategy)"
 );
 page!(
     sockets,
     "sockets.md",
-    "Everything that a socket can do.",
+    "All operations of sockets.",
     "[`net`](crate::net), [`TcpListener`](crate::net::TcpListener), [`TcpStream`](crate::net::TcpStream), \
      [`UnixStream`](crate::net::UnixStream), [`UdpSocket`](crate::net::UdpSocket), \
      [`UnixDatagram`](crate::net::UnixDatagram), [`Registered`](crate::io::Registered)"
@@ -94,26 +96,27 @@ page!(
 page!(
     settings,
     "settings.md",
-    "Everything that can be set for a group.",
+    "All settings of a group.",
     "[`Builder`](crate::Builder), [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), \
-     [`Verdict`](crate::Verdict), [`WaitStrategy`](crate::WaitStrategy), [`CloseChannels`](crate::CloseChannels), \
-     [`LoopThread`](crate::LoopThread), [`TaskPanic`](crate::TaskPanic)"
+     [`Verdict`](crate::Verdict), [`WaitStrategy`](crate::WaitStrategy), \
+     [`CloseChannels`](crate::CloseChannels), [`LoopThread`](crate::LoopThread), \
+     [`TaskPanic`](crate::TaskPanic)"
 );
 page!(
     shutdown,
     "shutdown.md",
-    "Graceful, drain, now: what happens when, the report, and recipes.",
+    "Graceful, drain, now: the order of events, the report, and recipes.",
     "[`EventLoopGroup::drain`](crate::EventLoopGroup::drain), \
      [`shutdown_gracefully_with`](crate::EventLoopGroup::shutdown_gracefully_with), \
      [`shutdown_now`](crate::EventLoopGroup::shutdown_now), [`TerminationFuture`](crate::TerminationFuture), \
-     [`TerminationReport`](crate::TerminationReport), [`LoopReport`](crate::LoopReport), [`Cause`](crate::Cause), \
-     [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
+     [`TerminationReport`](crate::TerminationReport), [`LoopReport`](crate::LoopReport), \
+     [`Cause`](crate::Cause), [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
      [`shutdown_requested`](crate::shutdown_requested), [`CloseChannels`](crate::CloseChannels)"
 );
 page!(
     cancel_safety,
     "cancel_safety.md",
-    "What dropping, aborting and cancelling do; every async function.",
+    "What dropping, aborting and cancelling do, for every async function.",
     "[`JoinHandle`](crate::JoinHandle), [`Scheduled`](crate::Scheduled), [`time`](crate::time), \
      [`net`](crate::net), [`Registered`](crate::io::Registered)"
 );
@@ -128,14 +131,14 @@ page!(
 page!(
     testing,
     "testing.md",
-    "Virtual time, and orders of events that can be had again.",
+    "Virtual time, and reproducible orders of events.",
     "[`TestLoop`](crate::testing::TestLoop), [`TestGroup`](crate::testing::TestGroup), \
      [`time::now`](crate::time::now), [`UnixStream::pair`](crate::net::UnixStream::pair)"
 );
 page!(
     running_it,
     "running_it.md",
-    "`main`, threads, pinning, figures, logs and limits.",
+    "`main`, threads, pinning, metrics, logs and limits.",
     "[`run`](crate::run()), [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on), \
      [`Builder`](crate::Builder), [`LoopThread`](crate::LoopThread), [`GroupMetrics`](crate::GroupMetrics), \
      [`LoopMetrics`](crate::LoopMetrics), [`TaskPanic`](crate::TaskPanic)"
@@ -143,15 +146,16 @@ page!(
 page!(
     from_netty,
     "from_netty.md",
-    "For those who know Netty: names, code beside code, what differs.",
-    "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), [`Builder`](crate::Builder), \
-     [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), [`Server`](crate::net::Server), \
+    "For users of Netty: names, code side by side, differences.",
+    "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), \
+     [`Builder`](crate::Builder), [`Chooser`](crate::Chooser), \
+     [`RejectPolicy`](crate::RejectPolicy), [`Server`](crate::net::Server), \
      [`BlockingGroup`](crate::blocking::BlockingGroup), [`TestLoop`](crate::testing::TestLoop)"
 );
 page!(
     from_tokio,
     "from_tokio.md",
-    "For those who know tokio: names, code beside code, what differs.",
+    "For users of tokio: names, code side by side, differences.",
     "[`run`](crate::run()), [`spawn`](crate::spawn), [`spawn_local`](crate::spawn_local), \
      [`EventLoopGroup::spawn_with`](crate::EventLoopGroup::spawn_with), [`JoinHandle`](crate::JoinHandle), \
      [`JoinError`](crate::JoinError), [`unblock`](crate::blocking::unblock), [`time`](crate::time), \
@@ -160,6 +164,6 @@ page!(
 page!(
     when_not_to_use_it,
     "when_not_to_use_it.md",
-    "What others do better.",
+    "What other crates do better.",
     "[`Builder::without_io`](crate::Builder::without_io), [`blocking`](crate::blocking)"
 );

@@ -1,11 +1,12 @@
-//! A core for each loop: where the system lets its thread run.
+//! CPU affinity: pins the thread of each loop to a core.
 //!
-//! - What was asked for is checked in `build`, against the cores that the process may use: a wrong number is an
-//!   error there, and no thread that quietly runs elsewhere.
-//! - The system knows which cores a thread may use, and no set of the process. That is the union of its threads'
-//!   sets here: neither a main thread that has pinned itself nor a pinned thread that builds a group narrows it.
-//! - A thread pins itself before it does anything else. If that fails (the allowed set has changed since), the
-//!   loop ends as `Failed` and its report has the error.
+//! - `build` checks the requested cores against those that the process may use: an invalid core is an
+//!   error there, instead of a thread that silently runs on another one.
+//! - The system has an affinity mask per thread, but none per process. The mask of the process is here
+//!   the union of its threads' masks: neither a pinned main thread nor a pinned thread that builds a
+//!   group narrows it.
+//! - A thread pins itself before it does anything else. If that fails (the allowed set has changed
+//!   since), the loop ends as `Failed` and its report has the error.
 
 use std::io;
 
@@ -20,20 +21,21 @@ use crate::config::PinThread;
 /// use loopgroup::{CorePinning, EventLoopGroup};
 ///
 /// assert_eq!(CorePinning::default(), CorePinning::None);
-/// let nowhere = EventLoopGroup::builder().pin_cores(CorePinning::List(Vec::new()));
-/// assert!(nowhere.build().is_err()); // a list needs a core
+/// let no_cores = EventLoopGroup::builder().pin_cores(CorePinning::List(Vec::new()));
+/// assert!(no_cores.build().is_err()); // a list needs at least one core
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CorePinning {
-    /// The system moves the threads about as it likes. The default.
+    /// No pinning: the system schedules the threads on any core. The default.
     #[default]
     None,
-    /// Loop 0 on the first core that the process may use, loop 1 on the next, and round again. Those are the cores
-    /// of all its threads together: a thread that has pinned itself does not count for less, but if it is the only
-    /// one, its core is all that is left. Build the group first then.
+    /// Loop 0 on the first core that the process may use, loop 1 on the next, and so on, cyclically.
+    /// The process may use the cores of all its threads together: a pinned thread does not reduce them
+    /// unless it is the only thread. In that case, build the group before pinning the thread.
     RoundRobin,
-    /// Loop 0 on the first core of the list, loop 1 on the next, and round again. The numbers are the system's.
+    /// Loop 0 on the first core of the list, loop 1 on the next, and so on, cyclically. Cores have the
+    /// system's numbers.
     List(Vec<usize>),
 }
 
@@ -41,21 +43,22 @@ pub enum CorePinning {
 impl Builder {
     /// Pins the thread of each loop to a core; the default does not. Linux only.
     ///
-    /// Pinned loops keep their caches and their place beside a device's interrupts; but a core that something
-    /// else keeps busy is then lost to its loop. Threads that are started on a loop inherit its core: those that its
-    /// tasks start, and also those of a [`BlockingGroup`](crate::blocking::BlockingGroup), of
-    /// [`unblock`](crate::blocking::unblock) or of another group that is first used there. Use these once from a thread
-    /// that is not pinned, to give them all cores. A thread of a [`thread_factory`](Builder::thread_factory) stays pinned
-    /// after its loop.
+    /// Pinned loops keep their caches and their proximity to a device's interrupts; but a loop cannot
+    /// move away from a core that other threads keep busy. Threads that are started on a loop inherit
+    /// its core: those that its tasks start, and also those of a
+    /// [`BlockingGroup`](crate::blocking::BlockingGroup), of [`unblock`](crate::blocking::unblock) or
+    /// of another group that is first used there. Use these once from a thread that is not pinned, to
+    /// give them all cores. A thread of a [`thread_factory`](Builder::thread_factory) stays pinned
+    /// after its loop has ended.
     ///
-    /// A core that is taken away between `build` and the start of its loop's thread ends that loop as
-    /// [`Failed`](crate::Cause::Failed); one that is taken away later does not.
+    /// If a core is removed from the allowed set between `build` and the start of its loop's thread,
+    /// the loop ends as [`Failed`](crate::Cause::Failed); if it is removed later, the loop continues.
     ///
     /// # Errors
     ///
-    /// [`build`](Builder::build) says `InvalidInput` if the list is empty or names a core that the process may not
-    /// use (`sched_getaffinity` of all its threads: containers and `taskset` narrow it), and `Unsupported` on other
-    /// systems than Linux.
+    /// [`build`](Builder::build) returns `InvalidInput` if the list is empty or contains a core that the
+    /// process may not use (`sched_getaffinity` of all its threads: containers and `taskset` restrict it),
+    /// and `Unsupported` on systems other than Linux.
     ///
     /// # Examples
     ///
@@ -77,14 +80,14 @@ impl Builder {
     pub fn pin_cores(mut self, pinning: CorePinning) -> Builder {
         self.pin_plan = match pinning {
             CorePinning::None => None,
-            pinning => Some(Box::new(move |loops| plan(pinning, loops))),
+            pinning => Some(Box::new(move |loops| assign_cores(pinning, loops))),
         };
         self
     }
 }
 
-/// Finds a core for each of `loops` loops.
-fn plan(pinning: CorePinning, loops: usize) -> io::Result<Box<PinThread>> {
+/// Assigns a core to each of `loops` loops; returns the function that pins the thread of a loop.
+fn assign_cores(pinning: CorePinning, loops: usize) -> io::Result<Box<PinThread>> {
     let allowed = system::allowed_cores()?;
     let wanted = match pinning {
         CorePinning::List(list) => list,
@@ -108,10 +111,10 @@ mod system {
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
 
-    /// The cores of the process: those of any of its threads.
+    /// The cores that any thread of the process may use.
     pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
         let mut sets = vec![sched_getaffinity(Pid::from_raw(0))?];
-        // Threads that end meanwhile are left out, and so are all others where there is no /proc.
+        // Threads that end in the meantime are skipped; without /proc, only the calling thread counts.
         let threads = std::fs::read_dir("/proc/self/task");
         let names = threads.into_iter().flatten().flatten();
         let ids = names.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
@@ -120,7 +123,7 @@ mod system {
         Ok((0..CpuSet::count()).filter(is_allowed).collect())
     }
 
-    /// Has the calling thread run on this core only.
+    /// Restricts the calling thread to this core.
     pub(super) fn pin(core: usize) -> io::Result<()> {
         let this_thread = Pid::from_raw(0);
         let mut set = CpuSet::new();
@@ -162,7 +165,7 @@ mod tests {
             }))
         }));
         let group = builder.build().unwrap();
-        // Accepted or refused, as the loop ends; never left waiting.
+        // The task is accepted or refused, depending on when the loop ends; its handle always resolves.
         let error = group.block_on(group.spawn(async {})).unwrap_err();
         assert!(error.is_cancelled() || error.is_rejected());
         let report = group.termination().wait();

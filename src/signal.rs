@@ -1,13 +1,16 @@
-//! Signals of the system, as futures: to end a program as its user or its supervisor asks.
+//! Signals as futures, to shut a program down on request of its user or supervisor.
 //!
-//! - A signal is listened for from the call on, not from the first poll: what comes in between is not lost.
-//! - From the first call on the signal no longer ends the process by itself, also once every future is gone.
-//! - A signal has one handler, however many listen: it sets a flag, and then writes a byte into a socket pair of the
-//!   process. Whoever looks first takes the flag, under a lock, and tells everybody who listens by then: a thread that
-//!   reads the byte, or a future that is polled or made. Signals that come together, before a poll, are one piece of
-//!   news, and one that came before a future was made is none to it.
-//! - That thread, `loopgroup-signals`, starts with the first future and stays: a signal belongs to the process, and
-//!   outlives every loop and every group, also the one that it ends. So a future may be awaited anywhere.
+//! - A future listens from its creation, not from its first poll: signals in between are not lost.
+//! - From the first call on, the signal no longer terminates the process by default, even after every
+//!   future was dropped.
+//! - A signal has one handler, however many futures listen. It sets a flag, then writes a byte to a
+//!   socket pair of the process. The first thread to see the flag clears it, under a lock, and notifies
+//!   every future that listens by then: that is a thread that reads the bytes, or a thread that polls
+//!   or creates a future. Several signals before a poll are reported once, and a signal from before a
+//!   future was created is not reported to it.
+//! - The thread that reads the bytes, `loopgroup-signals`, starts with the first future and never ends:
+//!   signals belong to the process, not to a loop or group. So a future may be awaited anywhere, also
+//!   after the end of the group that it shut down.
 //!
 //! # Examples
 //!
@@ -21,7 +24,7 @@
 //!     .serve(|stream, _| async move {
 //!         let _ = futures::io::copy(&stream, &mut &stream).await;
 //!     })?;
-//! group.block_on(signal::shutdown())?; // until Ctrl-C, or a SIGTERM
+//! group.block_on(signal::shutdown())?; // until Ctrl-C or SIGTERM
 //! server.stop();
 //! println!("{}", group.drain(Duration::from_secs(5)).wait());
 //! # std::io::Result::Ok(())
@@ -47,8 +50,9 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
 ///
 /// # Errors
 ///
-/// The future fails if the signal cannot be listened for: no descriptor or no thread is to be had. Once it listens, it
-/// does not fail; it may be awaited anywhere, also away from a loop and after the end of a group.
+/// The future fails if no handler can be installed for lack of a descriptor or a thread. Once it
+/// listens, it does not fail. It may be awaited anywhere, also outside of a loop and after the end of a
+/// group.
 ///
 /// # Examples
 ///
@@ -64,24 +68,24 @@ pub fn ctrl_c() -> Signal {
     Signal::listen(&[SIGINT])
 }
 
-/// Resolves when a supervisor asks the process to end (`SIGTERM`).
+/// Resolves when a supervisor requests termination (`SIGTERM`).
 ///
-/// Errors as [`ctrl_c`].
+/// Fails like [`ctrl_c`].
 ///
 /// # Examples
 ///
 /// ```no_run
 /// let group = loopgroup::EventLoopGroup::new(1)?;
-/// group.block_on(loopgroup::signal::terminate())?; // what a supervisor sends
+/// group.block_on(loopgroup::signal::terminate())?; // sent by a supervisor
 /// # std::io::Result::Ok(())
 /// ```
 pub fn terminate() -> Signal {
     Signal::listen(&[SIGTERM])
 }
 
-/// Resolves when somebody asks the process to end: the first of [`ctrl_c`] and [`terminate`].
+/// Resolves when the process is asked to end: the first of [`ctrl_c`] and [`terminate`].
 ///
-/// Errors as [`ctrl_c`].
+/// Fails like [`ctrl_c`].
 ///
 /// # Examples
 ///
@@ -95,11 +99,11 @@ pub fn shutdown() -> Signal {
     Signal::listen(&[SIGINT, SIGTERM])
 }
 
-/// Resolves when its signal has come; awaited again, by reference, when it comes again.
+/// Resolves when its signal is received; awaited again, by reference, when it is received again.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe by reference: a signal that came is seen by the next poll.
+/// Cancel safe by reference: the next poll sees a signal that was received in the meantime.
 ///
 /// # Examples
 ///
@@ -107,182 +111,188 @@ pub fn shutdown() -> Signal {
 /// use loopgroup::{EventLoopGroup, signal};
 ///
 /// let group = EventLoopGroup::new(1)?;
-/// let mut asked = signal::ctrl_c();
-/// group.block_on(&mut asked)?; // the first: please
+/// let mut interrupted = signal::ctrl_c();
+/// group.block_on(&mut interrupted)?; // the first: a graceful shutdown
 /// let end = group.drain(std::time::Duration::from_secs(30));
-/// group.block_on(async { futures::future::select(end, asked).await });
-/// group.shutdown_now().wait(); // the second: now
+/// group.block_on(async { futures::future::select(end, interrupted).await });
+/// group.shutdown_now().wait(); // the second: an immediate one
 /// # std::io::Result::Ok(())
 /// ```
 #[must_use = "futures do nothing unless awaited"]
-pub struct Signal(io::Result<Listening>);
+pub struct Signal(io::Result<Subscription>);
 
-/// One future that listens.
-struct Listening {
+/// The registration of one future with the hub.
+struct Subscription {
     hub: Arc<Hub>,
-    /// Its place among the ears.
+    /// The key of its [`Subscriber`].
     key: usize,
 }
 
-/// What one future has heard; protected by the lock of the hub.
-struct Ear {
+/// The hub's record of one future; protected by the lock of the hub.
+struct Subscriber {
     signals: Vec<i32>,
-    heard: bool,
+    /// A signal was received and not yet returned by a poll.
+    notified: bool,
     waker: Option<Waker>,
 }
 
-/// Who listens in this process, and the end of the pair that handlers write to.
+/// The futures that listen in this process, and the end of the socket pair that handlers write to.
 struct Hub {
-    bell: UnixStream,
-    inside: Mutex<Inside>,
+    write_end: UnixStream,
+    subscribers: Mutex<Subscribers>,
 }
 
 #[derive(Default)]
-struct Inside {
+struct Subscribers {
     /// The signals that have a handler, each with the flag that it sets.
     flags: Vec<(i32, Arc<AtomicBool>)>,
-    ears: Slab<Ear>,
+    entries: Slab<Subscriber>,
 }
 
-impl Inside {
-    /// Tells everybody who listens of the signals that have come; hands out who is to be woken, with no lock held.
-    fn tell(&mut self) -> Vec<Waker> {
+impl Subscribers {
+    /// Notifies the subscribers of all received signals; returns the wakers to wake with no lock held.
+    fn notify(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for (signal, flag) in &self.flags {
-            // As the handler stores it, before its byte: whoever reads the byte finds the flag.
+            // The handler stores the flag before it writes its byte: a thread that reads the byte sees
+            // it.
             if !flag.swap(false, Ordering::SeqCst) {
                 continue;
             }
-            for (_, ear) in &mut self.ears {
-                if ear.signals.contains(signal) {
-                    ear.heard = true;
-                    wakers.extend(ear.waker.take());
+            for (_, subscriber) in &mut self.entries {
+                if subscriber.signals.contains(signal) {
+                    subscriber.notified = true;
+                    wakers.extend(subscriber.waker.take());
                 }
             }
         }
         wakers
     }
 
-    /// Gives a signal its handler, if it has none.
-    fn handle(&mut self, signal: i32, bell: &UnixStream) -> io::Result<()> {
+    /// Installs the handler of a signal, if it has none yet.
+    fn install_handler(&mut self, signal: i32, write_end: &UnixStream) -> io::Result<()> {
         if self.flags.iter().any(|(handled, _)| *handled == signal) {
             return Ok(());
         }
-        let set = Arc::new(AtomicBool::new(false));
-        let flag = flag::register(signal, Arc::clone(&set))?;
-        // After the flag: handlers run what is registered in its order. Non-blocking: signal-hook sees to that.
-        let rings = bell
+        let received = Arc::new(AtomicBool::new(false));
+        let flag = flag::register(signal, Arc::clone(&received))?;
+        // After the flag: actions run in the order of registration. signal-hook makes the write
+        // non-blocking.
+        let write = write_end
             .try_clone()
-            .and_then(|bell| pipe::register(signal, bell));
-        if let Err(error) = rings {
+            .and_then(|write_end| pipe::register(signal, write_end));
+        if let Err(error) = write {
             unregister(flag);
             return Err(error);
         }
-        self.flags.push((signal, set));
+        self.flags.push((signal, received));
         Ok(())
     }
 }
 
-/// Between two looks for signals, should there be no bell to wait for.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How often to check for signals if the socket pair cannot be read.
+const FALLBACK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Made by the first future; or by the next one, if it could not be.
+/// Created by the first future, or by a later one if that failed.
 static HUB: Mutex<Option<Arc<Hub>>> = Mutex::new(None);
 
 impl Hub {
     fn get() -> io::Result<Arc<Hub>> {
-        let mut place = HUB.lock();
-        if let Some(hub) = &*place {
+        let mut global = HUB.lock();
+        if let Some(hub) = &*global {
             return Ok(Arc::clone(hub));
         }
-        let (bell, ringing) = UnixStream::pair()?;
+        let (write_end, read_end) = UnixStream::pair()?;
         let hub = Arc::new(Hub {
-            bell,
-            inside: Mutex::default(),
+            write_end,
+            subscribers: Mutex::default(),
         });
-        let serving = Arc::clone(&hub);
+        let thread_hub = Arc::clone(&hub);
         let thread = thread::Builder::new().name("loopgroup-signals".to_owned());
-        let started = thread.spawn(move || serving.serve(&ringing));
-        // Not `WouldBlock`, as the system calls it: there is nothing to wait for.
+        let started = thread.spawn(move || thread_hub.run(&read_end));
+        // The system may call it `WouldBlock`, but there is nothing that the caller could wait for.
         started.map_err(|error| {
             io::Error::other(format!("cannot start the thread for signals: {error}"))
         })?;
-        *place = Some(Arc::clone(&hub));
+        *global = Some(Arc::clone(&hub));
         Ok(hub)
     }
 
-    /// Wakes whoever has heard something, for as long as the process lives.
-    fn serve(&self, mut ringing: &UnixStream) {
+    /// The main function of the signal thread: wakes notified futures, for the life of the process.
+    fn run(&self, mut read_end: &UnixStream) {
         loop {
-            match ringing.read(&mut [0; 64]) {
+            match read_end.read(&mut [0; 64]) {
                 Ok(_) => self.wake(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The pair is ours and does not fail. Should it, signals are looked for now and then.
+                // Not expected, since both ends of the pair stay open. If it happens, poll for signals.
                 Err(_) => {
                     self.wake();
-                    thread::sleep(PAUSE);
+                    thread::sleep(FALLBACK_INTERVAL);
                 }
             }
         }
     }
 
     fn wake(&self) {
-        let wakers = self.inside.lock().tell();
+        let wakers = self.subscribers.lock().notify();
         PanicReporter::STDERR.wake_all(wakers);
     }
 }
 
 impl Signal {
     fn listen(signals: &[i32]) -> Signal {
-        Signal(Listening::new(signals))
+        Signal(Subscription::new(signals))
     }
 }
 
-impl Listening {
-    fn new(signals: &[i32]) -> io::Result<Listening> {
+impl Subscription {
+    fn new(signals: &[i32]) -> io::Result<Subscription> {
         let hub = Hub::get()?;
-        let mut inside = hub.inside.lock();
-        // What has come before is news to those before.
-        let wakers = inside.tell();
-        let handled = signals
+        let mut subscribers = hub.subscribers.lock();
+        // Before the new entry is inserted: earlier signals are for earlier futures only.
+        let wakers = subscribers.notify();
+        let installed = signals
             .iter()
-            .try_for_each(|&signal| inside.handle(signal, &hub.bell));
-        let key = inside.ears.insert(Ear {
+            .try_for_each(|&signal| subscribers.install_handler(signal, &hub.write_end));
+        let key = subscribers.entries.insert(Subscriber {
             signals: signals.to_vec(),
-            heard: false,
+            notified: false,
             waker: None,
         });
-        drop(inside);
+        drop(subscribers);
         PanicReporter::STDERR.wake_all(wakers);
-        let listening = Listening { hub, key };
-        handled.map(|()| listening)
+        let subscription = Subscription { hub, key };
+        installed.map(|()| subscription)
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         // Cloning and dropping wakers is user code: both happen outside the lock.
         let waker = cx.waker().clone();
-        let mut inside = self.hub.inside.lock();
-        let wakers = inside.tell();
-        let ear = &mut inside.ears[self.key];
-        let heard = std::mem::take(&mut ear.heard);
-        let old = match heard {
-            true => ear.waker.take(),
-            false => ear.waker.replace(waker),
+        let mut subscribers = self.hub.subscribers.lock();
+        let wakers = subscribers.notify();
+        let own = &mut subscribers.entries[self.key];
+        let notified = std::mem::take(&mut own.notified);
+        let old = match notified {
+            true => own.waker.take(),
+            false => own.waker.replace(waker),
         };
-        drop(inside);
+        drop(subscribers);
         drop(old);
         PanicReporter::STDERR.wake_all(wakers);
-        match heard {
+        match notified {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
     }
 }
 
-impl Drop for Listening {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let ear = self.hub.inside.lock().ears.try_remove(self.key);
-        drop(ear);
+        let mut subscribers = self.hub.subscribers.lock();
+        let removed = subscribers.entries.try_remove(self.key);
+        // The waker is user code: it is dropped outside the lock.
+        drop(subscribers);
+        drop(removed);
     }
 }
 
@@ -291,7 +301,7 @@ impl Future for Signal {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.0 {
-            Ok(listening) => listening.poll(cx).map(Ok),
+            Ok(subscription) => subscription.poll(cx).map(Ok),
             Err(error) => Poll::Ready(Err(io::Error::new(error.kind(), error.to_string()))),
         }
     }

@@ -24,7 +24,7 @@ use crate::report::{LoopReport, TerminationReport};
 use crate::sync::thread::JoinHandle;
 use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::this_thread;
-use crate::waiters::Waiters;
+use crate::waiters::EventWaiters;
 
 /// The thread of a loop, once it is started; shared by the loop's and the group's termination.
 ///
@@ -56,7 +56,7 @@ struct TerminationState {
     children: Vec<Option<LoopReport>>,
     remaining: usize,
     report: Option<TerminationReport>,
-    waiters: Waiters,
+    waiters: EventWaiters,
 }
 
 impl Termination {
@@ -67,7 +67,7 @@ impl Termination {
                 children: vec![None; children],
                 remaining: children,
                 report: None,
-                waiters: Waiters::new(),
+                waiters: EventWaiters::new(),
             }),
             ended: Condvar::new(),
             threads: Mutex::default(),
@@ -99,7 +99,7 @@ impl Termination {
     }
 
     /// Defers `call` to the first observer that polls or waits at `at` or later.
-    pub(crate) fn leave_to_observers(&self, at: Instant, call: Box<dyn FnOnce() + Send>) {
+    pub(crate) fn defer_to_observers(&self, at: Instant, call: Box<dyn FnOnce() + Send>) {
         self.state.lock().deferred = Some(DeferredCall { at, call });
         // Observers that already wait have to wake up at `at`.
         self.ended.notify_all();
@@ -122,19 +122,19 @@ impl Termination {
     }
 
     /// Adds a thread for [`TerminationFuture::wait`] to join.
-    pub(crate) fn adopt(&self, thread: ThreadSlot) {
+    pub(crate) fn add_thread(&self, thread: ThreadSlot) {
         self.threads().lock().push(thread);
     }
 
     /// Removes a thread that failed to start, or that has exited and needs no join.
-    pub(crate) fn disown(&self, thread: &ThreadSlot) {
+    pub(crate) fn remove_thread(&self, thread: &ThreadSlot) {
         self.threads()
             .lock()
             .retain(|other| !Arc::ptr_eq(other, thread));
     }
 
     /// Leaves the threads to the existing futures: no further one can be requested.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn release_threads(&self) {
         let abandoned = std::mem::take(&mut *self.threads.lock());
         drop(abandoned);
     }
@@ -143,7 +143,7 @@ impl Termination {
         Arc::clone(&self.threads.lock())
     }
 
-    pub(crate) fn count_stray(&self) {
+    pub(crate) fn count_rejected(&self) {
         self.strays.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -334,9 +334,9 @@ mod tests {
         let termination = Termination::new(1, None);
         let slots: [ThreadSlot; 3] = Default::default();
         for slot in &slots {
-            termination.adopt(Arc::clone(slot));
+            termination.add_thread(Arc::clone(slot));
         }
-        termination.disown(&slots[1]);
+        termination.remove_thread(&slots[1]);
         let threads = termination.threads();
         let left = threads.lock();
         assert_eq!(left.len(), 2);
@@ -346,9 +346,9 @@ mod tests {
     #[test]
     fn abandoned_threads_stay_with_the_existing_futures() {
         let termination = Termination::new(1, None);
-        termination.adopt(ThreadSlot::default());
+        termination.add_thread(ThreadSlot::default());
         let before = termination.future();
-        termination.abandon();
+        termination.release_threads();
         let after = termination.future();
         let known = [&before, &before.clone(), &after].map(|end| end.threads.lock().len());
         assert_eq!(known, [1, 1, 0]);
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn strays_are_counted() {
         let termination = Termination::new(1, None);
-        termination.count_stray();
-        termination.count_stray();
+        termination.count_rejected();
+        termination.count_rejected();
         assert_eq!(termination.strays.load(Ordering::Relaxed), 2);
     }
 }

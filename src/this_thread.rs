@@ -122,14 +122,14 @@ pub(crate) fn is_own_waker(waker: &Waker) -> bool {
 
 /// Notes a waker, and starts a budget, for as long as this lives: for a poll whose panics unwind to its caller.
 pub(crate) struct OwnWaker {
-    _budget: budget::Outer,
+    _budget: budget::BudgetGuard,
 }
 
 impl OwnWaker {
     pub(crate) fn note(waker: &Waker) -> OwnWaker {
         note_own_waker(waker);
         OwnWaker {
-            _budget: budget::begin(),
+            _budget: budget::enter(),
         }
     }
 }

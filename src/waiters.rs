@@ -3,7 +3,7 @@
 //! - The event happens once; from then on no waker is stored.
 //! - A waker is stored under a key that its future keeps: each poll replaces the waker, and
 //!   dropping the future removes it.
-//! - Wakers are user code: [`Waiters::fire`] returns them, and the caller wakes them with no lock held.
+//! - Wakers are user code: [`EventWaiters::fire`] returns them, and the caller wakes them with no lock held.
 
 use std::task::Waker;
 
@@ -11,14 +11,14 @@ use slab::Slab;
 
 /// The wakers, and whether the event has happened.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub(crate) struct EventWaiters {
     slots: Slab<Waker>,
     fired: bool,
 }
 
-impl Waiters {
-    pub(crate) const fn new() -> Waiters {
-        Waiters {
+impl EventWaiters {
+    pub(crate) const fn new() -> EventWaiters {
+        EventWaiters {
             slots: Slab::new(),
             fired: false,
         }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_waiter_keeps_one_slot_however_often_it_polls() {
-        let mut waiters = Waiters::new();
+        let mut waiters = EventWaiters::new();
         let mut key = None;
         for _ in 0..10 {
             drop(waiters.store(&mut key, Waker::noop().clone()));
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_stale_key_after_the_event_is_harmless() {
-        let mut waiters = Waiters::new();
+        let mut waiters = EventWaiters::new();
         let mut key = None;
         waiters.store(&mut key, Waker::noop().clone());
         assert_eq!(waiters.fire().len(), 1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::fuzzing::Bytes;
-use crate::time::queue::{Key, Queue};
+use crate::time::queue::{Queue, TimerKey};
 
 /// More than this many at once are a crowd, whose room is given back.
 const CROWD: usize = 1025;
@@ -14,7 +14,7 @@ struct Pair {
     /// By deadline, then by order of insertion.
     model: BTreeMap<(u64, u64), u64>,
     /// Every key that was given out, stale ones too, with its place in the model and its value.
-    keys: Vec<(Key, (u64, u64), u64)>,
+    keys: Vec<(TimerKey, (u64, u64), u64)>,
     order: u64,
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 
 use crate::fuzzing::Bytes;
-use crate::reactor::source::{Direction, Look, Source};
+use crate::reactor::direction::Direction;
+use crate::reactor::source::{Readiness, Source};
 use crate::reactor::table::Table;
 use crate::sync::Arc;
 
@@ -139,7 +140,9 @@ impl World {
             let mut live = self.live.iter_mut().flatten();
             match live.find(|entry| entry.token == event.token()) {
                 Some(entry) => {
-                    let ready = |direction| matches!(entry.source.look(direction), Look::Ready(_));
+                    let ready = |direction| {
+                        matches!(entry.source.readiness(direction), Readiness::Ready(_))
+                    };
                     assert!(!event.is_readable() || ready(Direction::Read));
                     assert!(!event.is_writable() || ready(Direction::Write));
                     if event.is_writable() && std::mem::take(&mut entry.waits) {
@@ -194,7 +197,7 @@ impl World {
         let waiting = entries.iter().filter(|entry| entry.waits).count();
         assert_eq!(woken.len(), waiting, "nobody waits for what is closed");
         for entry in entries {
-            assert_eq!(entry.source.look(Direction::Read), Look::Shut);
+            assert_eq!(entry.source.readiness(Direction::Read), Readiness::Shut);
             self.table.deregister(entry.token); // late, and harmless
         }
         assert_eq!(self.table.len(), 0);

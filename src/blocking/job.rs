@@ -1,7 +1,7 @@
-//! A blocking job as an async-task: the same handle, the same outcome, one allocation.
+//! A blocking job as an async-task task: the same handle and outcome as a task of a loop, one allocation.
 //!
-//! - It is polled once, on a thread of the pool, and is done then; it is never woken.
-//! - A job dropped unpolled is cancelled, and counted so.
+//! - It is polled once, on a thread of the pool, and is then finished; it is never woken.
+//! - A job that is dropped without being polled counts as cancelled.
 
 use std::future::Future;
 use std::panic::Location;
@@ -10,21 +10,19 @@ use std::task::{Context, Poll};
 
 use async_task::{Builder, FallibleTask};
 
-use crate::blocking::pool::Pool;
-use crate::event_loop::counters::End;
+use crate::event_loop::counters::TaskEnd;
 use crate::panic::{PanicReporter, PanicSite};
-use crate::sync::Arc;
 use crate::task::harness::Outcome;
 use crate::unwind::{contain, contain_drop};
 
-/// A job that is ready to be run.
+/// A job that is ready to run.
 pub(crate) type Runnable = async_task::Runnable<()>;
 
-/// Makes a job out of a closure.
+/// Creates a job from a closure.
 pub(crate) fn new<F, T>(
-    pool: &Arc<Pool>,
     call: F,
     location: &'static Location<'static>,
+    count: impl Fn(TaskEnd) + Send + 'static,
 ) -> (Runnable, FallibleTask<Outcome<T>, ()>)
 where
     F: FnOnce() -> T + Send + 'static,
@@ -32,57 +30,58 @@ where
 {
     let job = Job {
         call: Some(call),
-        pool: Arc::clone(pool),
         location,
+        count,
     };
-    // A job that has been polled is done, and one that has not is in the queue: it is never
-    // scheduled again.
+    // A polled job is finished, and any other is already in the queue: the schedule function never has
+    // anything to do.
     let (runnable, task) = Builder::new().spawn(|()| job, drop);
     (runnable, task.fallible())
 }
 
-struct Job<F> {
+struct Job<F, C: Fn(TaskEnd)> {
     call: Option<F>,
-    pool: Arc<Pool>,
     location: &'static Location<'static>,
+    /// Counts the end of the job.
+    count: C,
 }
 
 // The closure is moved out before it is called and never pinned.
-impl<F> Unpin for Job<F> {}
+impl<F, C: Fn(TaskEnd)> Unpin for Job<F, C> {}
 
-impl<F: FnOnce() -> T, T> Future for Job<F> {
+impl<F: FnOnce() -> T, T, C: Fn(TaskEnd)> Future for Job<F, C> {
     type Output = Outcome<T>;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Outcome<T>> {
         let call = self.call.take().expect("a finished job is not polled");
         Poll::Ready(match contain(call) {
             Ok(value) => {
-                self.pool.ended(End::Completed);
+                (self.count)(TaskEnd::Completed);
                 Outcome::value(value)
             }
             Err(payload) => {
-                self.pool.ended(End::Panicked);
+                (self.count)(TaskEnd::Panicked);
                 Outcome::panicked(payload, self.location)
             }
         })
     }
 }
 
-impl<F> Drop for Job<F> {
+impl<F, C: Fn(TaskEnd)> Drop for Job<F, C> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            self.pool.ended(drop_uncalled(call, self.location));
+            (self.count)(drop_uncalled(call, self.location));
         }
     }
 }
 
-/// Drops a closure that will not be called, and says how that ended.
-pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) -> End {
+/// Drops a closure that will not be called: the job is cancelled, or panicked if the destructor does.
+pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) -> TaskEnd {
     match contain_drop(call) {
-        Ok(()) => End::Cancelled,
+        Ok(()) => TaskEnd::Cancelled,
         Err(payload) => {
             PanicReporter::STDERR.report(PanicSite::Destructor, payload, Some(location));
-            End::Panicked
+            TaskEnd::Panicked
         }
     }
 }

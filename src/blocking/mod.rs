@@ -1,26 +1,26 @@
-//! Blocking work: one thread per job, the model of Netty's blocking transports.
+//! Blocking work: one thread per job, as in Netty's blocking transports.
 //!
-//! A job that blocks (a file, a DNS look-up, a C library, a blocking channel) would stop its loop and
-//! every task on it. A [`BlockingGroup`] gives each accepted job a thread for its life; threads are
-//! reused, bounded in number, and retire when they are idle for 10 s. Its shutdown is that of an
-//! [`EventLoopGroup`](crate::EventLoopGroup), down to the report.
+//! A job that blocks (on a file, a DNS look-up, a C library, a blocking channel) would block its loop
+//! and every task on it. A [`BlockingGroup`] runs each accepted job on a thread of its own; threads are
+//! reused, bounded in number, and retire after 10 s without a job. It shuts down like an
+//! [`EventLoopGroup`](crate::EventLoopGroup), with the same report.
 //!
 //! ```
 //! use loopgroup::{EventLoopGroup, blocking};
 //!
 //! let group = EventLoopGroup::new(1)?;
 //! let hosts = group.spawn(async {
-//!     // The loop goes on while the file is read.
+//!     // The loop keeps running while the file is read.
 //!     blocking::unblock(|| std::fs::read_to_string("/etc/hosts")).await
 //! });
 //! assert!(group.block_on(hosts).unwrap().is_ok());
 //! # std::io::Result::Ok(())
 //! ```
 
-mod inner;
 mod job;
 mod keeper;
 mod pool;
+mod pool_state;
 
 use std::fmt;
 use std::io;
@@ -31,18 +31,18 @@ use std::time::Duration;
 use crate::blocking::pool::{Pool, Settings};
 use crate::error::Rejected;
 use crate::event_loop::state::State;
-use crate::event_loop::terms::{self, Request, Scope};
+use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::termination::TerminationFuture;
 
-/// How many threads the group behind [`unblock`] may have.
+/// The maximum number of threads of the default group, and the default of a builder.
 const DEFAULT_MAX: usize = 512;
 
 /// Runs a closure on a thread of the default [`BlockingGroup`].
 ///
-/// The default group has at most 512 threads; what exceeds them waits. It is never shut down, and a
-/// job that still runs when `main` returns ends with the process. If the system has no thread for the
+/// The default group has at most 512 threads; further jobs wait. It is never shut down, and a job that
+/// still runs when `main` returns ends with the process. If the system cannot start a thread for the
 /// job, the handle resolves to a refusal.
 ///
 /// # Examples
@@ -67,42 +67,13 @@ where
     group.spawn(job)
 }
 
-/// What happens to a job when every thread is busy.
-///
-/// # Examples
-///
-/// ```
-/// use loopgroup::RejectReason;
-/// use loopgroup::blocking::{BlockingGroup, WhenFull};
-/// use std::sync::mpsc;
-///
-/// let group = BlockingGroup::builder().max_threads(1).when_full(WhenFull::Reject).build()?;
-/// let (release, blocked) = mpsc::channel::<()>();
-/// let first = group.spawn(move || blocked.recv());
-/// let second = group.try_spawn(|| "too much").unwrap_err();
-/// assert_eq!(second.reason(), RejectReason::QueueFull);
-/// release.send(()).unwrap();
-/// assert_eq!(loopgroup::block_on(first).unwrap(), Ok(()));
-/// # std::io::Result::Ok(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// It waits for a thread: the default.
-    #[default]
-    Wait,
-    /// It is refused. A thread is free a moment after the handle of its job has resolved, not
-    /// before.
-    Reject,
-}
-
 /// A group of threads for blocking jobs, one per job.
 ///
-/// It is a handle: clones share the group. Dropping the last one requests a shutdown and returns at
-/// once: jobs that are queued still run if they begin within 15 s, and are cancelled then; those that run
+/// It is a handle: clones share the group. Dropping the last handle requests a shutdown and does not
+/// block: queued jobs that begin within 15 s still run, and the others are cancelled then; running jobs
 /// finish.
 ///
-/// A panic of a job whose handle was dropped is one line on stderr.
+/// A panic of a job whose handle was dropped is reported as one line on stderr.
 ///
 /// # Examples
 ///
@@ -120,18 +91,18 @@ pub enum WhenFull {
 #[derive(Clone)]
 pub struct BlockingGroup {
     pool: Arc<Pool>,
-    _token: Arc<Token>,
+    _guard: Arc<ShutdownOnDrop>,
 }
 
-/// Shared by all handles; its drop asks the pool to end.
-struct Token {
+/// Shared by all handles; requests a shutdown when the last one is dropped.
+struct ShutdownOnDrop {
     pool: Arc<Pool>,
 }
 
-impl Drop for Token {
+impl Drop for ShutdownOnDrop {
     fn drop(&mut self) {
-        self.pool.orphaned();
-        self.pool.request(Request::Graceful {
+        self.pool.set_orphaned();
+        self.pool.request(ShutdownRequest::Graceful {
             quiet: Duration::ZERO,
             timeout: terms::TIMEOUT,
         });
@@ -139,7 +110,7 @@ impl Drop for Token {
 }
 
 impl BlockingGroup {
-    /// Makes a group of at most `max_threads` threads, none of which is started yet.
+    /// Creates a group of at most `max_threads` threads, none of which is started yet.
     ///
     /// # Errors
     ///
@@ -150,7 +121,7 @@ impl BlockingGroup {
     /// ```
     /// use loopgroup::blocking::BlockingGroup;
     ///
-    /// assert_eq!(BlockingGroup::new(2)?.threads(), 0); // threads come with jobs
+    /// assert_eq!(BlockingGroup::new(2)?.threads(), 0); // jobs start threads
     /// assert!(BlockingGroup::new(0).is_err());
     /// # std::io::Result::Ok(())
     /// ```
@@ -158,7 +129,7 @@ impl BlockingGroup {
         BlockingGroup::builder().max_threads(max_threads).build()
     }
 
-    /// Configures a group.
+    /// Returns a builder to configure a group.
     pub fn builder() -> BlockingBuilder {
         BlockingBuilder {
             max_threads: DEFAULT_MAX,
@@ -168,16 +139,16 @@ impl BlockingGroup {
 
     fn assemble(settings: Settings) -> BlockingGroup {
         let pool = Pool::new(settings);
-        let token = Arc::new(Token {
+        let guard = Arc::new(ShutdownOnDrop {
             pool: Arc::clone(&pool),
         });
         BlockingGroup {
             pool,
-            _token: token,
+            _guard: guard,
         }
     }
 
-    /// Runs a closure on a thread of its own; a refusal shows in the handle.
+    /// Runs a closure on a thread of its own; a refusal resolves the handle with an error.
     ///
     /// Dropping the handle detaches the job. A job that has begun cannot be cancelled.
     ///
@@ -203,7 +174,7 @@ impl BlockingGroup {
         })
     }
 
-    /// Runs a closure on a thread of its own, or hands it back.
+    /// Runs a closure on a thread of its own, or returns it.
     ///
     /// # Errors
     ///
@@ -215,7 +186,7 @@ impl BlockingGroup {
     /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
     /// group.shutdown_now().wait();
     /// let refused = group.try_spawn(|| 42).unwrap_err();
-    /// assert_eq!(refused.into_inner()(), 42); // done here, since nobody else does it
+    /// assert_eq!(refused.into_inner()(), 42); // run on this thread instead
     /// # std::io::Result::Ok(())
     /// ```
     #[track_caller]
@@ -227,7 +198,7 @@ impl BlockingGroup {
         self.pool.submit(job, Location::caller())
     }
 
-    /// Returns how many threads the group has for jobs at this moment.
+    /// Returns how many threads the group currently has for jobs.
     pub fn threads(&self) -> usize {
         self.pool.threads()
     }
@@ -256,7 +227,7 @@ impl BlockingGroup {
         self.pool.pending()
     }
 
-    /// Returns where the group is in its life.
+    /// Returns the lifecycle state of the group.
     ///
     /// # Examples
     ///
@@ -273,24 +244,24 @@ impl BlockingGroup {
         self.pool.state.get()
     }
 
-    /// Says whether a shutdown was requested.
+    /// Returns whether a shutdown was requested.
     pub fn is_shutting_down(&self) -> bool {
         self.state().is_shutting_down()
     }
 
-    /// Says whether new jobs are refused.
+    /// Returns whether new jobs are refused.
     pub fn is_shutdown(&self) -> bool {
         self.state().is_shutdown()
     }
 
-    /// Says whether every thread has ended.
+    /// Returns whether every thread has ended.
     pub fn is_terminated(&self) -> bool {
         self.state().is_terminated()
     }
 
-    /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
+    /// Shuts the group down gracefully, with a quiet period of 2 s and a timeout of 15 s.
     ///
-    /// As for an [`EventLoopGroup`](crate::EventLoopGroup) the first request sets the terms, and
+    /// As with an [`EventLoopGroup`](crate::EventLoopGroup), the first request sets the terms, and
     /// [`shutdown_now`](BlockingGroup::shutdown_now) shortens them.
     ///
     /// # Examples
@@ -298,24 +269,24 @@ impl BlockingGroup {
     /// ```
     /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
     /// let end = group.shutdown_gracefully();
-    /// group.shutdown_now(); // on second thoughts
+    /// group.shutdown_now(); // shortens it
     /// assert!(end.wait().is_clean());
     /// # std::io::Result::Ok(())
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
-        self.request(Request::Graceful {
+        self.request(ShutdownRequest::Graceful {
             quiet: terms::QUIET,
             timeout: terms::TIMEOUT,
         })
     }
 
-    /// Ends the group gracefully, on these terms.
+    /// Shuts the group down gracefully, on these terms.
     ///
-    /// At `timeout` the jobs that have not begun are cancelled, also while every thread is busy: then one more
-    /// thread watches the time. (If the system refuses it, whoever waits for the end does, or polls its future after the
-    /// timeout.)
-    /// The end waits for the jobs that have begun, for a thread cannot be stopped; the report counts them as
-    /// [`running`](crate::LoopReport::running).
+    /// At `timeout` the jobs that have not begun are cancelled, even while every thread is busy: an
+    /// additional thread then watches the deadline. (If the system refuses that thread, the deadline is
+    /// checked by threads that wait for termination, or that poll its future after the timeout.)
+    /// Termination waits for the jobs that have begun, since a thread cannot be stopped; the report
+    /// counts them as [`running`](crate::LoopReport::running).
     ///
     /// # Errors
     ///
@@ -341,8 +312,8 @@ impl BlockingGroup {
         Ok(self.request(terms::graceful(quiet, timeout)?))
     }
 
-    /// Ends the group when no job is queued or running any more; at `timeout` queued ones are cancelled, as by
-    /// [`shutdown_gracefully_with`](BlockingGroup::shutdown_gracefully_with).
+    /// Shuts the group down as soon as no job is queued or running; at `timeout` queued jobs are
+    /// cancelled, as by [`shutdown_gracefully_with`](BlockingGroup::shutdown_gracefully_with).
     ///
     /// # Examples
     ///
@@ -355,23 +326,23 @@ impl BlockingGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
-        let scope = Scope::Loop;
-        self.request(Request::Drain { scope, timeout })
+        let scope = DrainScope::Loop;
+        self.request(ShutdownRequest::Drain { scope, timeout })
     }
 
-    /// Ends the group as soon as the running jobs are done; queued ones are cancelled.
+    /// Shuts the group down as soon as the running jobs are finished; queued ones are cancelled.
     pub fn shutdown_now(&self) -> TerminationFuture {
-        self.request(Request::Now)
+        self.request(ShutdownRequest::Now)
     }
 
-    /// Observes the end of the group; its report has one entry.
+    /// Returns a future for the termination of the group; its report has one entry.
     ///
     /// # Examples
     ///
     /// ```
     /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
-    /// let end = group.termination(); // asks for nothing
-    /// drop(group); // this does
+    /// let end = group.termination(); // does not request a shutdown
+    /// drop(group); // requests it
     /// assert_eq!(end.wait().loops().len(), 1);
     /// # std::io::Result::Ok(())
     /// ```
@@ -379,7 +350,7 @@ impl BlockingGroup {
         self.pool.termination.future()
     }
 
-    fn request(&self, request: Request) -> TerminationFuture {
+    fn request(&self, request: ShutdownRequest) -> TerminationFuture {
         self.pool.request(request);
         self.termination()
     }
@@ -414,7 +385,7 @@ pub struct BlockingBuilder {
 }
 
 impl BlockingBuilder {
-    /// Bounds the number of threads; the default is 512. Not 0.
+    /// Bounds the number of threads, at least 1; the default is 512.
     pub fn max_threads(mut self, max: usize) -> BlockingBuilder {
         self.max_threads = max;
         self
@@ -430,7 +401,7 @@ impl BlockingBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` names the setting that is wrong.
+    /// `InvalidInput` with the name of the invalid setting.
     pub fn build(self) -> io::Result<BlockingGroup> {
         if self.max_threads == 0 {
             return Err(io::Error::new(
@@ -442,5 +413,22 @@ impl BlockingBuilder {
             max_threads: self.max_threads,
             when_full: self.when_full,
         }))
+    }
+}
+
+#[cfg(loom)]
+impl BlockingGroup {
+    /// Makes the deadline of a shutdown pass: a model has no clock.
+    pub(crate) fn expire(&self) {
+        use crate::event_loop::terms::{DrainScope, ShutdownControl, ShutdownRequest};
+
+        let mut inner = self.pool.inner.lock();
+        let (scope, timeout) = (DrainScope::Loop, std::time::Duration::ZERO);
+        inner.control = ShutdownControl::default();
+        let request = ShutdownRequest::Drain { scope, timeout };
+        inner.control.note(request, crate::sync::now());
+        drop(inner);
+        self.pool.changed.notify_all();
+        self.pool.closed.notify_all();
     }
 }

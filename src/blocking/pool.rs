@@ -1,52 +1,81 @@
-//! The threads of a blocking group and the queue between them.
+//! The threads of a blocking group and the queue that they share.
 //!
-//! - A job is accepted in the critical section that queues it; the gate is looked at there.
-//! - A thread is started for a job before the job is accepted: if the system refuses the thread, the
-//!   job is handed back (or waits for a thread that exists).
-//! - A worker is arriving, idle, running a job, or gone. Those that arrive or idle are enough for the
-//!   queue, or there are `max_threads` of them.
-//! - Whoever looks at the state steps the shutdown, workers and submitters alike; the last thread that
-//!   leaves after the gate has closed makes the report.
-//! - The timeout closes the gate and cancels the queued jobs also while every worker is busy: then the
+//! - A job is accepted in the critical section that queues it, which also checks that the pool is not
+//!   closed.
+//! - The thread for a job is started before the job is accepted: if the system refuses the thread, the
+//!   job is handed back (or waits for an existing thread).
+//! - A worker is arriving, idle, running a job, or ended. Arriving and idle workers are enough for the
+//!   queue, or there are `max_threads` workers.
+//! - Workers and submitters advance the shutdown whenever they hold the lock; the last thread to end
+//!   after the pool was closed publishes the report.
+//! - The timeout closes the pool and cancels the queued jobs even while every worker is busy: then the
 //!   [keeper](super::keeper) watches the deadline.
-//! - A thread cannot be stopped: the end waits for the jobs that run. The report tells how many of them the
-//!   timeout found running.
+//! - A thread cannot be stopped: termination waits for running jobs. The report counts those that were
+//!   running at the timeout.
 
 use std::collections::VecDeque;
 use std::io;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use crate::blocking::WhenFull;
-use crate::blocking::inner::{Inner, Look};
 use crate::blocking::job::{self, Runnable};
+use crate::blocking::pool_state::{PoolState, ShutdownPhase};
 use crate::error::{RejectReason, Rejected};
-use crate::event_loop::counters::End;
+use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::state::{State, StateCell};
-use crate::event_loop::terms::Request;
+use crate::event_loop::terms::ShutdownRequest;
 use crate::report::{Cause, LoopReport};
 use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, ThreadSlot};
 use crate::this_thread;
 
-/// How long a thread stays without a job.
+/// How long an idle worker waits for a job before it retires.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// What a group was built with.
+/// What happens to a job when every thread is busy.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+/// use loopgroup::blocking::{BlockingGroup, WhenFull};
+/// use std::sync::mpsc;
+///
+/// let group = BlockingGroup::builder().max_threads(1).when_full(WhenFull::Reject).build()?;
+/// let (release, blocked) = mpsc::channel::<()>();
+/// let first = group.spawn(move || blocked.recv());
+/// let second = group.try_spawn(|| "too much").unwrap_err();
+/// assert_eq!(second.reason(), RejectReason::QueueFull);
+/// release.send(()).unwrap();
+/// assert_eq!(loopgroup::block_on(first).unwrap(), Ok(()));
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// The job waits for a thread: the default.
+    #[default]
+    Wait,
+    /// The job is refused. A thread becomes free shortly after the handle of its job has resolved, not
+    /// before.
+    Reject,
+}
+
+/// The settings of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) max_threads: usize,
     pub(crate) when_full: WhenFull,
 }
 
-/// The pool.
+/// The shared state of a blocking group.
 pub(crate) struct Pool {
     settings: Settings,
-    pub(super) inner: Mutex<Inner>,
-    /// Notified when there is a job, or the shutdown has moved.
+    pub(super) inner: Mutex<PoolState>,
+    /// Notified when a job is queued, or the shutdown has advanced; workers wait here.
     pub(super) changed: Condvar,
-    /// Notified when the gate is closed; the keeper waits here.
+    /// Notified when the pool is closed; the keeper waits here.
     pub(super) closed: Condvar,
     pub(crate) state: StateCell,
     pub(crate) termination: Arc<Termination>,
@@ -57,7 +86,7 @@ impl Pool {
     pub(crate) fn new(settings: Settings) -> Arc<Pool> {
         Arc::new(Pool {
             settings,
-            inner: Mutex::new(Inner::new()),
+            inner: Mutex::new(PoolState::new()),
             changed: Condvar::new(),
             closed: Condvar::new(),
             state: StateCell::new(),
@@ -75,12 +104,12 @@ impl Pool {
     }
 
     /// Counts the end of a job.
-    pub(crate) fn ended(&self, end: End) {
+    pub(crate) fn count_ended(&self, end: TaskEnd) {
         let figures = &mut self.inner.lock().figures;
         *match end {
-            End::Completed => &mut figures.completed,
-            End::Panicked => &mut figures.panicked,
-            End::Cancelled => &mut figures.cancelled,
+            TaskEnd::Completed => &mut figures.completed,
+            TaskEnd::Panicked => &mut figures.panicked,
+            TaskEnd::Cancelled => &mut figures.cancelled,
         } += 1;
     }
 
@@ -93,14 +122,17 @@ impl Pool {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let mut inner = match self.find_thread() {
+        let mut inner = match self.reserve_thread() {
             Ok(inner) => inner,
             Err(reason) => {
                 self.rejected.fetch_add(1, Ordering::Relaxed);
                 return Err(Rejected::new(call, reason));
             }
         };
-        let (runnable, task) = job::new(self, call, location);
+        let (runnable, task) = job::new(call, location, {
+            let pool = Arc::clone(self);
+            move |end| pool.count_ended(end)
+        });
         inner.figures.accepted += 1;
         inner.last_activity = sync::now();
         inner.queue.push_back(runnable);
@@ -109,14 +141,14 @@ impl Pool {
         Ok(JoinHandle::of_job(task))
     }
 
-    /// Makes sure that some thread will take one more job; returns with the lock held.
-    fn find_thread(self: &Arc<Pool>) -> Result<MutexGuard<'_, Inner>, RejectReason> {
+    /// Makes sure that a thread will run one more job; returns with the lock held.
+    fn reserve_thread(self: &Arc<Pool>) -> Result<MutexGuard<'_, PoolState>, RejectReason> {
         let mut inner = self.inner.lock();
         loop {
-            let doomed = self.look(&mut inner);
+            let cancelled = self.close_if_due(&mut inner);
             if inner.cause.is_some() {
                 drop(inner);
-                self.cancel(doomed);
+                self.drop_cancelled(cancelled);
                 return Err(RejectReason::ShutDown);
             }
             if inner.queue.len() < inner.idle + inner.arriving {
@@ -130,7 +162,7 @@ impl Pool {
             }
             match self.start_thread(&mut inner) {
                 Ok(()) => {}
-                // A thread that exists will get to it.
+                // An existing thread will run it later.
                 Err(_) if inner.threads > 0 && self.settings.when_full == WhenFull::Wait => {
                     return Ok(inner);
                 }
@@ -139,9 +171,9 @@ impl Pool {
         }
     }
 
-    /// Starts a worker, with the lock held: it counts from here on and waits for the lock first.
-    fn start_thread(self: &Arc<Pool>, inner: &mut Inner) -> io::Result<()> {
-        self.launch("loop-blocking", Pool::work)?;
+    /// Starts a worker, with the lock held: it is counted before it can acquire the lock.
+    fn start_thread(self: &Arc<Pool>, inner: &mut PoolState) -> io::Result<()> {
+        self.launch("loop-blocking", Pool::run_worker)?;
         self.state.advance(State::Started);
         inner.ever_started = true;
         inner.threads += 1;
@@ -149,41 +181,41 @@ impl Pool {
         Ok(())
     }
 
-    /// Starts a thread that is joined at the end.
+    /// Starts a thread that is joined at termination.
     pub(super) fn launch(
         self: &Arc<Pool>,
         name: &str,
-        life: fn(Arc<Pool>, &ThreadSlot),
+        main: fn(Arc<Pool>, &ThreadSlot),
     ) -> io::Result<()> {
         let pool = Arc::clone(self);
         let slot = ThreadSlot::default();
         let own = Arc::clone(&slot);
         let builder = thread::Builder::new().name(name.to_owned());
-        *slot.lock() = Some(builder.spawn(move || life(pool, &own))?);
-        self.termination.adopt(slot);
+        *slot.lock() = Some(builder.spawn(move || main(pool, &own))?);
+        self.termination.add_thread(slot);
         Ok(())
     }
 
-    /// The life of a worker.
-    fn work(self: Arc<Pool>, slot: &ThreadSlot) {
+    /// The main function of a worker thread.
+    fn run_worker(self: Arc<Pool>, slot: &ThreadSlot) {
         let mut inner = self.inner.lock();
         inner.arriving -= 1;
         loop {
-            // Before every job: one that has not begun at the timeout does not begin any more.
-            let look;
-            (inner, look) = self.look_and_cancel(inner);
-            let (deadline, retire) = match look {
-                Look::Open => (sync::now().checked_add(KEEP_ALIVE), true),
-                Look::ShuttingDown(deadline) => (deadline, false),
-                Look::Closed => break,
+            // Before every job: a job that has not begun at the timeout must not begin after it.
+            let phase;
+            (inner, phase) = self.advance_shutdown(inner);
+            let (deadline, retire) = match phase {
+                ShutdownPhase::Open => (sync::now().checked_add(KEEP_ALIVE), true),
+                ShutdownPhase::ShuttingDown(deadline) => (deadline, false),
+                ShutdownPhase::Closed => break,
             };
             if let Some(runnable) = inner.next_job() {
                 inner.running += 1;
                 if !retire {
-                    self.watch(&mut inner);
+                    self.ensure_deadline_watched(&mut inner);
                 }
                 drop(inner);
-                // Contains every panic of the job, its destructor and its output.
+                // Contains panics of the job, its destructor and its output.
                 runnable.run();
                 inner = self.inner.lock();
                 inner.running -= 1;
@@ -194,53 +226,53 @@ impl Pool {
             let timed_out;
             (inner, timed_out) = wait(&self.changed, inner, deadline);
             inner.idle -= 1;
-            // A shutdown that was requested meanwhile counts on this thread.
+            // A shutdown that was requested in the meantime relies on this thread.
             let requested = inner.control.is_requested();
             if retire && timed_out && inner.queue.is_empty() && !requested {
                 break;
             }
         }
         inner.threads -= 1;
-        self.leave(inner, slot);
+        self.finish_thread(inner, slot);
     }
 
-    /// The end of a thread.
-    pub(super) fn leave(&self, inner: MutexGuard<'_, Inner>, slot: &ThreadSlot) {
+    /// Ends a thread of the pool; the last one publishes the report.
+    pub(super) fn finish_thread(&self, inner: MutexGuard<'_, PoolState>, slot: &ThreadSlot) {
         let retired = inner.cause.is_none();
-        let last = inner.is_over();
+        let last = inner.is_finished();
         drop(inner);
         this_thread::leave();
         if retired {
-            // Nobody will join it: without this its stack would stay for the group's life.
-            self.termination.disown(slot);
+            // It is not joined: without this its stack would be kept until the group ends.
+            self.termination.remove_thread(slot);
         }
         if last {
-            self.report();
+            self.publish_report();
         }
     }
 
-    /// Looks at the shutdown and drops what it has cancelled, with the lock released meanwhile.
-    pub(super) fn look_and_cancel<'a>(
+    /// Closes the pool if its shutdown is due, and drops the cancelled jobs with the lock released.
+    pub(super) fn advance_shutdown<'a>(
         &'a self,
-        mut inner: MutexGuard<'a, Inner>,
-    ) -> (MutexGuard<'a, Inner>, Look) {
-        let doomed = self.look(&mut inner);
-        if !doomed.is_empty() {
+        mut inner: MutexGuard<'a, PoolState>,
+    ) -> (MutexGuard<'a, PoolState>, ShutdownPhase) {
+        let cancelled = self.close_if_due(&mut inner);
+        if !cancelled.is_empty() {
             drop(inner);
-            self.cancel(doomed);
+            self.drop_cancelled(cancelled);
             inner = self.inner.lock();
         }
-        let look = inner.outlook();
-        (inner, look)
+        let phase = inner.shutdown_phase();
+        (inner, phase)
     }
 
-    /// Closes the gate if the terms say so; returns the jobs that are cancelled by it, for
-    /// [`Pool::cancel`] once the lock is gone.
-    fn look(&self, inner: &mut Inner) -> VecDeque<Runnable> {
+    /// Closes the pool if its shutdown terms are met; returns the jobs that this cancels, for
+    /// [`Pool::drop_cancelled`] once the lock is released.
+    fn close_if_due(&self, inner: &mut PoolState) -> VecDeque<Runnable> {
         if inner.cause.is_some() {
             return VecDeque::new();
         }
-        let Some(cause) = inner.verdict(sync::now()) else {
+        let Some(cause) = inner.due_cause(sync::now()) else {
             return VecDeque::new();
         };
         inner.cause = Some(cause);
@@ -257,59 +289,59 @@ impl Pool {
     }
 
     /// Drops cancelled jobs, without the lock: their destructors are user code.
-    fn cancel(&self, doomed: VecDeque<Runnable>) {
-        if doomed.is_empty() {
+    fn drop_cancelled(&self, jobs: VecDeque<Runnable>) {
+        if jobs.is_empty() {
             return;
         }
-        drop(doomed);
+        drop(jobs);
         let mut inner = self.inner.lock();
         inner.cancelling -= 1;
-        let last = inner.is_over();
+        let last = inner.is_finished();
         drop(inner);
         if last {
-            self.report();
+            self.publish_report();
         }
     }
 
-    /// Notes that nobody can submit any more.
-    pub(crate) fn orphaned(&self) {
+    /// Records that every handle was dropped, so that no more jobs can be submitted.
+    pub(crate) fn set_orphaned(&self) {
         self.inner.lock().orphaned = true;
     }
 
-    /// Asks the pool to end.
-    pub(crate) fn request(self: &Arc<Pool>, request: Request) {
+    /// Requests a shutdown.
+    pub(crate) fn request(self: &Arc<Pool>, request: ShutdownRequest) {
         let mut inner = self.inner.lock();
         inner.control.note(request, sync::now());
         self.state.advance(State::ShuttingDown);
         if !inner.ever_started && inner.threads == 0 && inner.cause.is_none() {
-            // Never used: nothing to wait for, and no thread to start for it.
-            inner.cause = Some(inner.cause_at_rest());
+            // Never used: there is nothing to wait for, and no thread is needed.
+            inner.cause = Some(inner.cause_when_idle());
             self.state.advance(State::Shutdown);
             drop(inner);
-            self.report();
+            self.publish_report();
             return;
         }
-        let doomed = self.look(&mut inner);
+        let cancelled = self.close_if_due(&mut inner);
         if inner.threads == 0 && inner.cause.is_none() {
-            // All threads have retired: one has to wait for the quiet period.
+            // All workers have retired: a new one waits for the end of the quiet period.
             if let Err(error) = self.start_thread(&mut inner) {
                 inner.cause = Some(Cause::Failed);
                 inner.error = Some(Arc::new(error));
                 self.state.advance(State::Shutdown);
             }
         }
-        self.watch(&mut inner);
-        let ended = inner.is_over();
+        self.ensure_deadline_watched(&mut inner);
+        let finished = inner.is_finished();
         drop(inner);
-        self.cancel(doomed);
+        self.drop_cancelled(cancelled);
         self.changed.notify_all();
-        if ended {
-            self.report();
+        if finished {
+            self.publish_report();
         }
     }
 
-    /// The end, by the last who leaves.
-    fn report(&self) {
+    /// Completes the termination; called by the last thread to end. Later calls have no effect.
+    fn publish_report(&self) {
         let inner = self.inner.lock();
         if self.state.get().is_terminated() {
             return;
@@ -332,17 +364,17 @@ impl Pool {
     }
 }
 
-/// Waits for a notification; says whether the deadline has passed instead.
+/// Waits for a notification or the deadline; also returns whether the deadline has passed.
 pub(super) fn wait<'a>(
-    changed: &Condvar,
-    inner: MutexGuard<'a, Inner>,
+    condvar: &Condvar,
+    inner: MutexGuard<'a, PoolState>,
     deadline: Option<Instant>,
-) -> (MutexGuard<'a, Inner>, bool) {
+) -> (MutexGuard<'a, PoolState>, bool) {
     match deadline {
-        None => (changed.wait(inner), false),
+        None => (condvar.wait(inner), false),
         Some(deadline) => {
             let left = deadline.saturating_duration_since(sync::now());
-            let inner = changed.wait_timeout(inner, left);
+            let inner = condvar.wait_timeout(inner, left);
             (inner, sync::now() >= deadline)
         }
     }

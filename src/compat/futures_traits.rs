@@ -1,8 +1,8 @@
-//! The traits of `futures`: executors that libraries are generic over, and handles for `select!`.
+//! The traits of `futures`: executors for generic libraries, and fused handles for `select!`.
 //!
-//! - `Spawn` on a group chooses by the group's chooser; on a loop it stays on that loop.
-//! - `LocalSpawn` works on the loop's own thread only, and says so elsewhere.
-//! - `SpawnError` knows one reason, "shut down": it stands for every refusal.
+//! - `Spawn` on a group uses the group's chooser; on a loop it spawns on that loop.
+//! - `LocalSpawn` works on the loop's own thread only, and returns an error elsewhere.
+//! - `SpawnError` has a single kind, "shut down", which is returned for every refusal.
 
 use futures::future::{FusedFuture, FutureObj, LocalFutureObj};
 use futures::task::{LocalSpawn, Spawn, SpawnError};
@@ -18,7 +18,7 @@ impl Spawn for EventLoopGroup {
     }
 
     fn status(&self) -> Result<(), SpawnError> {
-        accepting(!self.is_shutdown())
+        shutdown_unless(!self.is_shutdown())
     }
 }
 
@@ -34,7 +34,7 @@ impl Spawn for EventLoop {
     }
 
     fn status(&self) -> Result<(), SpawnError> {
-        accepting(!self.state().is_shutdown())
+        shutdown_unless(!self.state().is_shutdown())
     }
 }
 
@@ -51,11 +51,11 @@ impl LocalSpawn for EventLoop {
     }
 
     fn status_local(&self) -> Result<(), SpawnError> {
-        accepting(self.in_event_loop() && !self.state().is_shutdown())
+        shutdown_unless(self.in_event_loop() && !self.state().is_shutdown())
     }
 }
 
-fn accepting(accepting: bool) -> Result<(), SpawnError> {
+fn shutdown_unless(accepting: bool) -> Result<(), SpawnError> {
     if accepting {
         Ok(())
     } else {

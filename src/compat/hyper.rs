@@ -1,17 +1,18 @@
-//! HTTP by hyper: its I/O traits on our streams, its executors and its timer.
+//! HTTP with hyper: its I/O traits for our streams, executors and a timer.
 //!
-//! [`TcpStream`](crate::net::TcpStream) and [`UnixStream`](crate::net::UnixStream) (and their halves, and shared references to them) are hyper's `Read` and
-//! `Write`: no wrapper is needed. As executor of an HTTP/2 connection take [`LocalExecutor`], which keeps its
-//! streams on the connection's own loop and asks nobody for `Send`; or an [`EventLoop`] or an
-//! [`EventLoopGroup`], which take `Send` futures from any thread. Give every builder a [`Timer`]: with a timeout
-//! and no timer hyper panics.
+//! [`TcpStream`](crate::net::TcpStream) and [`UnixStream`](crate::net::UnixStream), their halves and shared
+//! references to them implement hyper's `Read` and `Write`: no wrapper is needed. The executor of an
+//! HTTP/2 connection is [`LocalExecutor`], which keeps the HTTP/2 streams on the connection's own loop
+//! and does not require `Send`; or an [`EventLoop`] or an [`EventLoopGroup`], which accept `Send`
+//! futures from any thread. Give every builder a [`Timer`]: hyper panics if a timeout is set without a
+//! timer.
 //!
 //! ```
 //! use hyper::rt::{Read, Timer as _, Write};
 //! use loopgroup::{compat::hyper::Timer, net::UnixStream};
 //! use std::time::Duration;
 //!
-//! fn serve<S: Read + Write>(_stream: S) {} // as hyper's connections take them
+//! fn serve<S: Read + Write>(_stream: S) {} // the bounds of hyper's connections
 //!
 //! loopgroup::run(async {
 //!     let (ours, _theirs) = UnixStream::pair()?;
@@ -24,11 +25,12 @@
 //!
 //! Servers and clients are in `examples/ecosystem`.
 //!
-//! hyper has no way to hear of a refusal. Where a loop is shut down, what it should execute is dropped, which
-//! hyper's connection sees as a closed channel, and counted as rejected in the loop's report.
+//! hyper's `Executor` cannot report a refusal. If the loop is shut down, the future is dropped, which
+//! hyper's connection observes as a closed channel, and counted as rejected in the loop's report.
 //!
-//! A handle in the hands of a client keeps its group from ending by itself: end such a group with
-//! [`drain`](EventLoopGroup::drain) or [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully).
+//! A group handle that is held by a client prevents the group from shutting down on its own: end such a
+//! group with [`drain`](EventLoopGroup::drain) or
+//! [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully).
 
 use std::future::Future;
 use std::io;
@@ -43,11 +45,11 @@ use crate::event_loop::handle::EventLoop;
 use crate::group::handle::EventLoopGroup;
 use crate::time::{self, Sleep};
 
-/// Executes hyper's futures on the loop that it is called on; they need not be `Send`.
+/// Executes hyper's futures on the current loop; they need not be `Send`.
 ///
 /// # Panics
 ///
-/// Where the thread is not a loop, as [`spawn_local`](crate::spawn_local).
+/// If the thread is not a loop, like [`spawn_local`](crate::spawn_local).
 ///
 /// # Examples
 ///
@@ -100,7 +102,8 @@ where
     }
 }
 
-/// Waits for hyper by the timers of the loop that polls: the system's time, or that of a test loop.
+/// hyper's timer, backed by the timers of the loop that polls: real time, or the virtual time of a test
+/// loop.
 ///
 /// # Examples
 ///

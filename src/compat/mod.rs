@@ -1,12 +1,13 @@
-//! At home among other crates: their traits on our types, one file per crate.
+//! Integration with other crates: implementations of their traits, one file per crate.
 //!
-//! | crate | feature | what it gets |
-//! |---|---|---|
-//! | futures | always | `AsyncRead`, `AsyncWrite` on streams, halves and `&stream`; `Spawn` on [`EventLoopGroup`] and [`EventLoop`], `LocalSpawn` on [`EventLoop`]; `FusedFuture` on [`JoinHandle`] |
-//! | tokio | `tokio-io` | `AsyncRead`, `AsyncWrite` on the same types: tokio-rustls, h2, tokio-util's codecs, tokio-tungstenite |
-//! | hyper | `hyper` | `Read`, `Write` on the same types; `Executor` on [`EventLoopGroup`] and [`EventLoop`]; `compat::hyper::{LocalExecutor, Timer}` |
+//! - **futures** (always): `AsyncRead`, `AsyncWrite` for streams, halves and `&stream`; `Spawn` for
+//!   [`EventLoopGroup`] and [`EventLoop`], `LocalSpawn` for [`EventLoop`]; `FusedFuture` for [`JoinHandle`].
+//! - **tokio** (feature `tokio-io`): `AsyncRead`, `AsyncWrite` for the same types, as used by tokio-rustls,
+//!   h2, tokio-util's codecs and tokio-tungstenite.
+//! - **hyper** (feature `hyper`): `Read`, `Write` for the same types; `Executor` for [`EventLoopGroup`] and
+//!   [`EventLoop`]; `compat::hyper::{LocalExecutor, Timer}`.
 //!
-//! Nothing here starts another runtime: `tokio-io` and `hyper` take traits from crates without their runtimes.
+//! Nothing here starts another runtime: `tokio-io` and `hyper` use only the traits of those crates.
 //!
 //! ```
 //! use loopgroup::net::UnixStream;
@@ -15,7 +16,7 @@
 //! loopgroup::run(async {
 //!     let (mut one, mut other) = UnixStream::pair()?;
 //!     one.write_all(b"hello").await?;
-//!     AsyncWriteExt::shutdown(&mut one).await?; // by its full name: streams have a `shutdown` of their own
+//!     AsyncWriteExt::shutdown(&mut one).await?; // streams also have an inherent `shutdown`
 //!     let mut text = String::new();
 //!     other.read_to_string(&mut text).await?;
 //!     assert_eq!(text, "hello");
@@ -24,18 +25,19 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! Channels and locks of any crate (futures, async-channel, flume, event-listener, `tokio::sync`) need no adaptor:
-//! whoever wakes a task, from any thread, it goes on at home.
+//! Channels and locks of any crate (futures, async-channel, flume, event-listener, `tokio::sync`) need no
+//! adaptor: a task may be woken from any thread, and always runs on its own loop.
 //!
-//! Clients that want a runtime of tokio around them find one if each loop's thread has entered it: with a
-//! `static TOKIO: LazyLock<Runtime>`, that is
-//! [`on_thread_start`](crate::Builder::on_thread_start)`(|_| TOKIO.enter())`. The other way round, the handles of a
-//! group are futures that a task of any runtime may await.
+//! Clients that require a tokio runtime context find one if each loop's thread has entered it: with a
+//! `static TOKIO: LazyLock<Runtime>`, that is [`on_thread_start`](crate::Builder::on_thread_start)`(|_|
+//! TOKIO.enter())`. Conversely, the handles of a group are futures that a task of any runtime may
+//! await.
 //!
-//! Away from a loop a read or write that has to wait is an error, and a timer panics; after a shutdown a stream is
-//! closed, and what an executor is given is dropped and counted as rejected. None waits for ever.
+//! Outside of a loop, a read or write that has to wait returns an error, and a timer panics. After a
+//! shutdown, streams are closed, and futures passed to an executor are dropped and counted as rejected.
+//! None of these hangs.
 //!
-//! The repository's `examples/ecosystem` has hyper, axum, rustls, WebSockets, QUIC and tokio side by side at work.
+//! The repository's `examples/ecosystem` shows hyper, axum, rustls, WebSockets, QUIC and tokio in use.
 //!
 //! [`EventLoop`]: crate::EventLoop
 //! [`EventLoopGroup`]: crate::EventLoopGroup

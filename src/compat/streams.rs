@@ -1,47 +1,47 @@
-//! The I/O traits of other crates on all our streams, written once.
+//! The common implementation of other crates' I/O traits for all our streams.
 //!
-//! - tokio and hyper mean the same by their traits for writing, word for word, and nearly the same by those for
-//!   reading: each goes by way of the `futures::io` trait of the same type.
-//! - They are on streams, their halves, and shared references to streams, as with `futures::io`.
-//! - Safe code cannot read into memory that was never written. What is read lands in a buffer of the thread's and is
-//!   copied, which costs less than to zero all that might be read: a request of 100 bytes into 64 KiB takes 2.2 µs
-//!   instead of 3.2 µs, and only reads as large as that are 12 % slower.
+//! - The write traits of tokio and hyper have the same methods, and their read traits nearly the same:
+//!   each delegates to the `futures::io` trait of the same type.
+//! - As with `futures::io`, streams, their halves and shared references to streams implement them.
+//! - Safe code cannot read into uninitialised memory. Data is read into a thread-local buffer and
+//!   copied, which costs less than zeroing the whole target: reading 100 bytes into 64 KiB takes 2.2 µs
+//!   instead of 3.2 µs, and only reads that fill those 64 KiB are slower, by 12 %.
 
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// What one read by copy takes at most.
-const MOST: usize = 64 * 1024;
+/// The most bytes that one read by copy transfers.
+const MAX_READ: usize = 64 * 1024;
 
 thread_local! {
-    /// Where the reads of this thread land; empty before the first, and while one is under way.
+    /// The read buffer of this thread; empty before the first read, and during a read.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Reads, and has `put` take what came, `room` bytes at most.
+/// Reads at most `room` bytes and passes them to `put`.
 pub(super) fn poll_read_by_copy(
     io: Pin<&mut impl futures::io::AsyncRead>,
     cx: &mut Context<'_>,
     room: usize,
     put: impl FnOnce(&[u8]),
 ) -> Poll<io::Result<()>> {
-    // A thread whose locals are gone has a new one each time.
+    // After the destruction of its thread-locals, a thread allocates a new buffer for each read.
     let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
     if buffer.is_empty() {
-        buffer.resize(MOST, 0);
+        buffer.resize(MAX_READ, 0);
     }
-    let read = io.poll_read(cx, &mut buffer[..room.min(MOST)]);
+    let read = io.poll_read(cx, &mut buffer[..room.min(MAX_READ)]);
     if let Poll::Ready(Ok(read)) = read {
         put(&buffer[..read]);
     }
-    let _ = BUFFER.try_with(|place| place.set(buffer));
+    let _ = BUFFER.try_with(|cell| cell.set(buffer));
     ready!(read)?;
     Poll::Ready(Ok(()))
 }
 
-/// Implements `$read`, by a function `poll_read` in scope that fills a `$buf`, and `$write`.
+/// Implements `$read`, with a function `poll_read` in scope that fills a `$buf`, and `$write`.
 macro_rules! on_streams {
     ($read:ty, $buf:ty, $write:ty) => {
         on_streams!(@read $read, $buf, [

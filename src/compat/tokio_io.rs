@@ -1,7 +1,7 @@
-//! tokio's `AsyncRead` and `AsyncWrite` on our streams, without its runtime.
+//! tokio's `AsyncRead` and `AsyncWrite` for our streams, without its runtime.
 //!
-//! - A read goes straight into a buffer that is initialised. Into one that is not it goes by a copy: safe code cannot
-//!   hand out bytes that were never written.
+//! - An initialised buffer is read into directly. An uninitialised one is filled by a copy: safe code
+//!   cannot read into uninitialised memory.
 
 use std::io;
 use std::pin::Pin;

@@ -13,7 +13,7 @@ use slab::Slab;
 
 /// Identifies a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct ArenaKey {
     index: usize,
     generation: u64,
 }
@@ -41,17 +41,17 @@ pub(crate) enum Visit {
 }
 
 impl Arena {
-    pub(crate) fn insert(&mut self, value: Box<dyn Any>) -> Key {
+    pub(crate) fn insert(&mut self, value: Box<dyn Any>) -> ArenaKey {
         self.generation += 1;
         let generation = self.generation;
         let index = self.slots.insert(ArenaSlot {
             generation,
             value: Some(value),
         });
-        Key { index, generation }
+        ArenaKey { index, generation }
     }
 
-    pub(crate) fn take(&mut self, key: Key) -> Visit {
+    pub(crate) fn take(&mut self, key: ArenaKey) -> Visit {
         match self.slot(key) {
             None => Visit::Gone,
             Some(slot) => slot.value.take().map_or(Visit::Taken, Visit::Value),
@@ -59,7 +59,7 @@ impl Arena {
     }
 
     /// Puts a taken value back; returns it if its slot was removed meanwhile.
-    pub(crate) fn give_back(&mut self, key: Key, value: Box<dyn Any>) -> Option<Box<dyn Any>> {
+    pub(crate) fn give_back(&mut self, key: ArenaKey, value: Box<dyn Any>) -> Option<Box<dyn Any>> {
         match self.slot(key) {
             Some(slot) => {
                 slot.value = Some(value);
@@ -70,7 +70,7 @@ impl Arena {
     }
 
     /// Removes a slot; returns its value unless that is taken.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Box<dyn Any>> {
+    pub(crate) fn remove(&mut self, key: ArenaKey) -> Option<Box<dyn Any>> {
         self.slot(key)?;
         self.slots.remove(key.index).value
     }
@@ -84,13 +84,13 @@ impl Arena {
     }
 
     /// Frees the memory if the arena is empty and has a capacity of more than `room` slots.
-    pub(crate) fn give_room_back(&mut self, room: usize) {
+    pub(crate) fn shrink(&mut self, room: usize) {
         if self.slots.capacity() > room && self.slots.is_empty() {
             self.slots = Slab::new();
         }
     }
 
-    fn slot(&mut self, key: Key) -> Option<&mut ArenaSlot> {
+    fn slot(&mut self, key: ArenaKey) -> Option<&mut ArenaSlot> {
         self.slots
             .get_mut(key.index)
             .filter(|slot| slot.generation == key.generation)

@@ -11,11 +11,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use crate::event_loop::arena::{Key, Visit};
+use crate::event_loop::arena::{ArenaKey, Visit};
 use crate::event_loop::context;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
-use crate::event_loop::shared::Notice;
+use crate::event_loop::shared::Message;
 use crate::panic::PanicSite;
 use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
@@ -51,15 +51,15 @@ pub struct LoopBound<T> {
 
 struct Inner {
     event_loop: EventLoop,
-    place: Mutex<Place>,
+    place: Mutex<BoundState>,
 }
 
-enum Place {
+enum BoundState {
     /// Not made yet.
     Waiting(Init),
     /// Being made, on the loop.
     Making,
-    Made(Key),
+    Made(ArenaKey),
     /// `init` panicked.
     Failed,
 }
@@ -102,7 +102,7 @@ impl<T: 'static> LoopBound<T> {
         let init: Init = Box::new(move || Box::new(init()));
         let inner = Arc::new(Inner {
             event_loop,
-            place: Mutex::new(Place::Waiting(init)),
+            place: Mutex::new(BoundState::Waiting(init)),
         });
         let weak = Arc::downgrade(&inner);
         // If this is refused, the first visit that is accepted makes the value.
@@ -200,23 +200,25 @@ impl<T: 'static> LoopBound<T> {
 
 impl Inner {
     /// The key of the value, which is made now if it is not made yet.
-    fn key(&self, local: &Rc<Local>) -> Option<Key> {
+    fn key(&self, local: &Rc<Local>) -> Option<ArenaKey> {
         let init = {
             let mut place = self.place.lock();
             match &mut *place {
-                Place::Made(key) => return Some(*key),
-                Place::Making | Place::Failed => return None,
+                BoundState::Made(key) => return Some(*key),
+                BoundState::Making | BoundState::Failed => return None,
                 // A destructor, at the end of the loop, wants a value that nobody would drop in time.
-                Place::Waiting(_) if local.shared.is_sealed() => return None,
-                Place::Waiting(_) => match std::mem::replace(&mut *place, Place::Making) {
-                    Place::Waiting(init) => init,
-                    _ => unreachable!("it was waiting a line ago"),
-                },
+                BoundState::Waiting(_) if local.shared.is_sealed() => return None,
+                BoundState::Waiting(_) => {
+                    match std::mem::replace(&mut *place, BoundState::Making) {
+                        BoundState::Waiting(init) => init,
+                        _ => unreachable!("it was waiting a line ago"),
+                    }
+                }
             }
         };
         let value = local.shared.panics.call(PanicSite::LoopBound, init);
         let key = value.map(|value| local.arena.borrow_mut().insert(value));
-        *self.place.lock() = key.map_or(Place::Failed, Place::Made);
+        *self.place.lock() = key.map_or(BoundState::Failed, BoundState::Made);
         key
     }
 
@@ -252,12 +254,12 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let made = match *self.place.get_mut() {
-            Place::Made(key) => Some(key),
+            BoundState::Made(key) => Some(key),
             _ => None,
         };
         if let Some(key) = made {
             // The value is dropped over there; a loop that has ended has dropped it already.
-            self.event_loop.shared().post(Notice::Unbind(key));
+            self.event_loop.shared().post(Message::Unbind(key));
         }
     }
 }

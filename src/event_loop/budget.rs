@@ -61,29 +61,29 @@ impl Budget {
 
 /// Renews the budget for the next poll of a loop.
 #[inline]
-pub(crate) fn renew() {
+pub(crate) fn reset() {
     BUDGET.set(Budget::FULL);
 }
 
 /// Gives a poll inside another one, or a loop inside a poll, its own budget until the guard is dropped.
-pub(crate) fn begin() -> Outer {
+pub(crate) fn enter() -> BudgetGuard {
     let outer = BUDGET.get();
-    renew();
-    Outer(outer)
+    reset();
+    BudgetGuard(outer)
 }
 
 /// Guard of [`begin`]: restores the budget of the outer poll.
 #[derive(Debug)]
-pub(crate) struct Outer(Budget);
+pub(crate) struct BudgetGuard(Budget);
 
-impl Drop for Outer {
+impl Drop for BudgetGuard {
     fn drop(&mut self) {
         BUDGET.set(self.0);
     }
 }
 
 /// Returns `Pending`, and wakes the running future, if the budget of this poll is used up.
-pub(crate) fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
+pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<()> {
     let budget = BUDGET.get();
     if budget.left > 0 {
         return Poll::Ready(());
@@ -94,26 +94,26 @@ pub(crate) fn poll_go_on(cx: &mut Context<'_>) -> Poll<()> {
 }
 
 /// Waits for the next poll if the budget of this one is used up.
-pub(crate) async fn go_on() {
-    poll_fn(poll_go_on).await;
+pub(crate) async fn proceed() {
+    poll_fn(poll_proceed).await;
 }
 
 /// Counts a completed operation. One that has to wait does not count: a task may wait for any number of
 /// events at once.
 pub(crate) fn spend() {
-    spend_much(1);
+    spend_many(1);
 }
 
 /// Like [`spend`], for something that counts as several operations.
-pub(crate) fn spend_much(operations: u64) {
+pub(crate) fn spend_many(operations: u64) {
     let Budget { left, yields } = BUDGET.get();
     let left = left.saturating_sub(operations);
     BUDGET.set(Budget { left, yields });
 }
 
 /// Spends budget for an operation that hardly ever waits, so that a task that repeats it still yields.
-pub(crate) async fn pay() {
-    go_on().await;
+pub(crate) async fn proceed_and_spend() {
+    proceed().await;
     spend();
 }
 
@@ -125,7 +125,7 @@ mod tests {
     fn use_up() -> u64 {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut done = 0;
-        while poll_go_on(&mut cx).is_ready() {
+        while poll_proceed(&mut cx).is_ready() {
             spend();
             done += 1;
         }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn every_future_after_a_yield_gets_less_and_a_task_that_goes_on_gets_nothing() {
-        let _outer = begin();
+        let _outer = enter();
         let halves: Vec<_> = (0..9).map(|_| use_up()).collect();
         assert_eq!(halves, [128, 64, 32, 16, 8, 4, 2, 1, 1]);
         let rest: Vec<_> = (9..RESTART_YIELD).map(|_| use_up()).collect();
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn a_nested_budget_is_independent() {
-        let outer = begin();
+        let outer = enter();
         assert_eq!(use_up(), 128);
-        let inner = begin();
+        let inner = enter();
         assert_eq!(use_up(), 128);
         drop(inner);
         assert_eq!(use_up(), 64);
@@ -160,6 +160,6 @@ mod tests {
         for _ in 0..1000 {
             spend();
         }
-        assert!(poll_go_on(&mut Context::from_waker(std::task::Waker::noop())).is_ready());
+        assert!(poll_proceed(&mut Context::from_waker(std::task::Waker::noop())).is_ready());
     }
 }

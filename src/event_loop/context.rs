@@ -54,7 +54,7 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
         this_thread::set_loop(address(&local.shared), local.shared.index);
         Some(LoopGuard {
             refused_by: here.refused_by.take(),
-            _budget: budget::begin(),
+            _budget: budget::enter(),
         })
     })
 }
@@ -65,7 +65,7 @@ pub(crate) struct LoopGuard {
     /// A refused task may run a loop in its destructor; tasks of that loop are not refused.
     refused_by: Option<Arc<Shared>>,
     /// A loop inside `block_on` does not spend the budget of the future that runs it.
-    _budget: budget::Outer,
+    _budget: budget::BudgetGuard,
 }
 
 impl Drop for LoopGuard {

@@ -13,7 +13,7 @@ use crate::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TaskEnd {
     Completed,
     Panicked,
     Cancelled,
@@ -24,7 +24,7 @@ pub(crate) enum End {
 #[repr(align(64))]
 pub(crate) struct Counters {
     /// Submissions made on the loop thread itself.
-    accepted_at_home: AtomicU64,
+    accepted_local: AtomicU64,
     begun: AtomicU64,
     completed: AtomicU64,
     panicked: AtomicU64,
@@ -37,19 +37,19 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn accept_at_home(&self) {
-        bump(&self.accepted_at_home);
+    pub(crate) fn accept_local(&self) {
+        bump(&self.accepted_local);
     }
 
     pub(crate) fn begin(&self) {
         bump(&self.begun);
     }
 
-    pub(crate) fn end(&self, end: End) {
+    pub(crate) fn end(&self, end: TaskEnd) {
         bump(match end {
-            End::Completed => &self.completed,
-            End::Panicked => &self.panicked,
-            End::Cancelled => &self.cancelled,
+            TaskEnd::Completed => &self.completed,
+            TaskEnd::Panicked => &self.panicked,
+            TaskEnd::Cancelled => &self.cancelled,
         });
     }
 
@@ -74,13 +74,13 @@ impl Counters {
         get(&self.rejected)
     }
 
-    pub(crate) fn accepted_at_home(&self) -> u64 {
-        get(&self.accepted_at_home)
+    pub(crate) fn accepted_local(&self) -> u64 {
+        get(&self.accepted_local)
     }
 
     /// Tasks accepted and not begun, given how many the inbox has accepted.
     pub(crate) fn pending(&self, accepted_elsewhere: u64) -> usize {
-        let accepted = get(&self.accepted_at_home) + accepted_elsewhere;
+        let accepted = get(&self.accepted_local) + accepted_elsewhere;
         to_usize(accepted.saturating_sub(get(&self.begun)))
     }
 
@@ -96,7 +96,7 @@ impl Counters {
 
     pub(crate) fn figures(&self, accepted_elsewhere: u64) -> Figures {
         Figures {
-            accepted: get(&self.accepted_at_home) + accepted_elsewhere,
+            accepted: get(&self.accepted_local) + accepted_elsewhere,
             completed: get(&self.completed),
             panicked: get(&self.panicked),
             cancelled: get(&self.cancelled),
@@ -124,21 +124,21 @@ fn to_usize(count: u64) -> usize {
 
 /// The limit on tasks that wait for their first poll: exact, whichever thread submits them.
 #[derive(Debug)]
-pub(crate) struct Bound {
+pub(crate) struct PendingLimit {
     max: usize,
     used: AtomicUsize,
 }
 
-impl Bound {
-    pub(crate) fn new(max: usize) -> Bound {
-        Bound {
+impl PendingLimit {
+    pub(crate) fn new(max: usize) -> PendingLimit {
+        PendingLimit {
             max,
             used: AtomicUsize::new(0),
         }
     }
 
     /// Takes a permit, if there is one.
-    pub(crate) fn take(&self) -> bool {
+    pub(crate) fn try_acquire(&self) -> bool {
         // Relaxed: only the count itself is shared; the queue orders the tasks.
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn the_counters_of_tasks_that_ended_add_up() {
         let counters = Counters::default();
-        for end in [End::Completed, End::Panicked, End::Cancelled] {
-            counters.accept_at_home();
+        for end in [TaskEnd::Completed, TaskEnd::Panicked, TaskEnd::Cancelled] {
+            counters.accept_local();
             assert_eq!((counters.pending(0), counters.live()), (1, 0));
             counters.begin();
             assert_eq!((counters.pending(0), counters.live()), (0, 1));
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn a_bound_is_exact() {
-        let bound = Bound::new(2);
-        assert!(bound.take() && bound.take());
-        assert!(!bound.take());
+        let bound = PendingLimit::new(2);
+        assert!(bound.try_acquire() && bound.try_acquire());
+        assert!(!bound.try_acquire());
         bound.release();
-        assert!(bound.take());
-        assert!(!bound.take());
+        assert!(bound.try_acquire());
+        assert!(!bound.try_acquire());
     }
 }

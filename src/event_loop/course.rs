@@ -19,13 +19,13 @@ const ENDED: u8 = 1 << 2;
 
 /// The state of a scheduled closure; shared by its task and its handle.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct ScheduledState {
     bits: AtomicU8,
     /// The waker of the handle that waits for a cancelled run to end.
     waiter: Mutex<Option<Waker>>,
 }
 
-impl Course {
+impl ScheduledState {
     /// Begins a run; `false` if the closure was cancelled.
     pub(super) fn begin(&self) -> bool {
         self.bits.fetch_or(RUNNING, Ordering::AcqRel) & CANCELLED == 0
@@ -41,10 +41,10 @@ impl Course {
     }
 
     /// Cancels the closure; `false` if that comes too late to have an effect.
-    pub(super) fn cancel(&self, rule: Rule) -> bool {
+    pub(super) fn cancel(&self, rule: Repetition) -> bool {
         let too_late = match rule {
-            Rule::Once => RUNNING | CANCELLED | ENDED,
-            Rule::Periodic => CANCELLED | ENDED,
+            Repetition::Once => RUNNING | CANCELLED | ENDED,
+            Repetition::Periodic => CANCELLED | ENDED,
         };
         self.bits.fetch_or(CANCELLED, Ordering::AcqRel) & too_late == 0
     }
@@ -82,7 +82,7 @@ impl Course {
 
 /// How often a scheduled closure runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum Repetition {
     Once,
     Periodic,
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::event_loop::shared::Shared;
-use crate::event_loop::terms::Terms;
+use crate::event_loop::terms::ShutdownTerms;
 use crate::report::{Cause, LoopReport};
 use crate::sync::Arc;
 use crate::trace;
@@ -13,7 +13,7 @@ pub(crate) struct Ending {
     pub(crate) started: bool,
     pub(crate) cause: Cause,
     pub(crate) error: Option<io::Error>,
-    pub(crate) terms: Option<Terms>,
+    pub(crate) terms: Option<ShutdownTerms>,
 }
 
 impl Shared {
@@ -36,7 +36,7 @@ impl Shared {
             figures,
             rejected: Arc::clone(&self.counters.rejected),
         };
-        self.inbox.open().edit(|life| life.end());
+        self.inbox.lock().edit(|life| life.end());
         self.announce_shutdown();
         trace::loop_ended(&report);
         // Siblings first: an observer is foreign code, and may take its time.

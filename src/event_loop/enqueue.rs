@@ -6,9 +6,9 @@
 
 use crate::error::RejectReason;
 use crate::event_loop::context;
-use crate::event_loop::counters::Bound;
+use crate::event_loop::counters::PendingLimit;
 use crate::event_loop::inbox::{Lane, Urgency};
-use crate::event_loop::shared::{Notice, Runnable, Shared};
+use crate::event_loop::shared::{Message, Runnable, Shared};
 use crate::sync::Arc;
 
 impl Shared {
@@ -30,7 +30,7 @@ impl Shared {
             Some(accepted) => accepted.is_some(),
             None => match self.inbox.push_new_with(lane, urgency, make) {
                 Some(ring) => {
-                    self.answer(ring);
+                    self.ring_if_needed(ring);
                     true
                 }
                 None => false,
@@ -68,10 +68,10 @@ impl Shared {
         }
         self.ensure_started()?;
         let place = self.take_place()?;
-        let message = || Notice::Make(Box::new(make()));
+        let message = || Message::Make(Box::new(make()));
         let accepted = match self.inbox.post_new_with(message) {
             Some(ring) => {
-                self.answer(ring);
+                self.ring_if_needed(ring);
                 true
             }
             None => false,
@@ -80,17 +80,17 @@ impl Shared {
     }
 
     /// Takes a place below the bound; asks the reject policy when there is none.
-    fn take_place(self: &Arc<Shared>) -> Result<Option<&Bound>, RejectReason> {
+    fn take_place(self: &Arc<Shared>) -> Result<Option<&PendingLimit>, RejectReason> {
         let Some(bound) = &self.bound else {
             return Ok(None);
         };
         let mut attempt = 0_u32;
-        while !bound.take() {
+        while !bound.try_acquire() {
             if self.state().is_shutdown() {
                 return Err(RejectReason::ShutDown);
             }
             // The queue may be full of lazy closures, for which no producer has rung.
-            self.answer(self.inbox.hurry());
+            self.ring_if_needed(self.inbox.hurry());
             attempt = attempt.saturating_add(1);
             if !self.parent.may_retry(self, attempt) {
                 return Err(RejectReason::QueueFull);
@@ -101,13 +101,13 @@ impl Shared {
 
     /// Ends a submission: the place of an accepted task is released when the task begins.
     #[inline]
-    fn settle(&self, place: Option<&Bound>, accepted: bool) -> Result<(), RejectReason> {
+    fn settle(&self, place: Option<&PendingLimit>, accepted: bool) -> Result<(), RejectReason> {
         if accepted {
             return Ok(());
         }
         if let Some(bound) = place {
             bound.release();
         }
-        Err(self.inbox.open().gate().refusal())
+        Err(self.inbox.lock().gate().refusal())
     }
 }

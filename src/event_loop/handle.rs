@@ -16,7 +16,7 @@ use crate::event_loop::context;
 use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::shared::Shared;
 use crate::event_loop::state::State;
-use crate::event_loop::terms::{self, Request, Scope};
+use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::sync::{Arc, Ordering};
 use crate::termination::TerminationFuture;
 
@@ -191,17 +191,17 @@ impl EventLoop {
         F: FnOnce() + Send + 'static,
     {
         let location = Location::caller();
-        let mut desk = self.shared.inbox.open();
-        if !desk.gate().takes_hooks() {
+        let mut guard = self.shared.inbox.lock();
+        if !guard.gate().takes_hooks() {
             return Err(Rejected::new(hook, RejectReason::ShutDown));
         }
         let call = Box::new(hook);
-        let id = desk.edit(|life| life.hooks.add(Hook { call, location }));
+        let id = guard.edit(|life| life.hooks.add(Hook { call, location }));
         // A loop that waits for its end is to run the hook now, and not when its wait is over.
-        if desk.gate().control.is_requested() {
-            let ring = desk.nudge();
-            drop(desk);
-            self.shared.answer(ring);
+        if guard.gate().control.is_requested() {
+            let ring = guard.nudge();
+            drop(guard);
+            self.shared.ring_if_needed(ring);
         }
         Ok(id)
     }
@@ -220,7 +220,7 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn remove_shutdown_hook(&self, id: HookId) -> bool {
-        let removed = self.shared.inbox.open().edit(|life| life.hooks.remove(id));
+        let removed = self.shared.inbox.lock().edit(|life| life.hooks.remove(id));
         removed.map(|hook| self.shared.drop_hook(hook)).is_some()
     }
 
@@ -242,7 +242,7 @@ impl EventLoop {
     /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Quiet);
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
-        self.request(Request::Graceful {
+        self.request(ShutdownRequest::Graceful {
             quiet: terms::QUIET,
             timeout: terms::TIMEOUT,
         })
@@ -285,8 +285,8 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
-        let scope = Scope::Loop;
-        self.request(Request::Drain { scope, timeout })
+        let scope = DrainScope::Loop;
+        self.request(ShutdownRequest::Drain { scope, timeout })
     }
 
     /// Ends this loop alone, now: what has not completed is cancelled.
@@ -302,7 +302,7 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn shutdown_now(&self) -> TerminationFuture {
-        self.request(Request::Now)
+        self.request(ShutdownRequest::Now)
     }
 
     /// Observes the end of this loop; its report has one entry.
@@ -320,7 +320,7 @@ impl EventLoop {
         self.shared.termination.future()
     }
 
-    fn request(&self, request: Request) -> TerminationFuture {
+    fn request(&self, request: ShutdownRequest) -> TerminationFuture {
         self.shared.request(request);
         self.termination()
     }

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - The gate is the owner's: a [`Gate`] says what it takes, and lives under the mailbox' lock, so what is
 //!   let in and what the gate says are one thing. What has passed is always drained.
-//! - What the gate [shows](Gate::shown) is written before the lock is released ([`Desk::edit`]): whoever was refused, or let
+//! - What the gate [shows](Gate::shown) is written before the lock is released ([`InboxGuard::edit`]): whoever was refused, or let
 //!   in, finds the same answer outside of the lock.
 //! - `sleeping` is set under the lock and only while nothing is inside, or again when a ring failed. A
 //!   producer that finds it set clears it and must ring: the bell rings at most once per sleep, however
@@ -64,7 +64,7 @@ pub(crate) struct Inbox<T, N, G> {
 
 /// Items that a batch, a queue or a table keeps room for while it is empty: more than a turn has, or a steady flow would
 /// give it back and want it again.
-pub(crate) const ROOM: usize = 4096;
+pub(crate) const KEPT_CAPACITY: usize = 4096;
 
 /// Who wakes a task of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub(crate) struct Batch<T, N> {
     /// Items that are about time, and do not wait behind a crowd; each with the number of `main` items before it.
     pub(crate) timed: Vec<(usize, T)>,
     /// Messages to the loop itself.
-    pub(crate) notices: Vec<N>,
+    pub(crate) messages: Vec<N>,
 }
 
 /// Which queue of the loop an item is for.
@@ -181,7 +181,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
         if !state.gate.takes_new() {
             return None;
         }
-        state.mail.notices.push(make());
+        state.mail.messages.push(make());
         Some(self.let_in(&mut state, Urgency::Now))
     }
 
@@ -208,18 +208,18 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     }
 
     /// Leaves a message for the loop itself; nobody is there to read it once the gate is closed.
-    pub(crate) fn post(&self, notice: N, urgency: Urgency) -> Ring {
+    pub(crate) fn post(&self, message: N, urgency: Urgency) -> Ring {
         let mut state = self.state.lock();
         if !state.gate.takes_wakes() {
             return Ring::NotNeeded;
         }
-        state.mail.notices.push(notice);
+        state.mail.messages.push(message);
         self.delivered(&mut state, urgency)
     }
 
     /// Takes the lock, to look at the gate or to move it.
-    pub(crate) fn open(&self) -> Desk<'_, T, N, G> {
-        Desk {
+    pub(crate) fn lock(&self) -> InboxGuard<'_, T, N, G> {
+        InboxGuard {
             inbox: self,
             state: self.state.lock(),
         }
@@ -228,7 +228,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     /// What the gate shows.
     #[inline]
     pub(crate) fn shown(&self) -> u8 {
-        // Acquire pairs with the Release of the desk that moved it.
+        // Acquire pairs with the Release of the guard that moved it.
         self.shown.0.load(Ordering::Acquire)
     }
 
@@ -295,7 +295,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
         if state.nudged || !state.mail.is_empty() {
             return false;
         }
-        state.mail.give_room_back(ROOM);
+        state.mail.shrink(KEPT_CAPACITY);
         state.wakes_at = wakes_at;
         self.sleeping.store(true, Ordering::Relaxed);
         true
@@ -326,12 +326,12 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
 }
 
 /// The mailbox with its lock held: its gate, and what is inside.
-pub(crate) struct Desk<'a, T, N, G: Gate> {
+pub(crate) struct InboxGuard<'a, T, N, G: Gate> {
     inbox: &'a Inbox<T, N, G>,
     state: MutexGuard<'a, State<T, N, G>>,
 }
 
-impl<T, N, G: Gate> Desk<'_, T, N, G> {
+impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
     pub(crate) fn gate(&self) -> &G {
         &self.state.gate
     }
@@ -366,7 +366,7 @@ impl<T, N, G: Gate> Desk<'_, T, N, G> {
 
     /// Waits until somebody says that the gate has moved, for `timeout` at most.
     pub(crate) fn wait_moved(self, timeout: Duration) -> Self {
-        Desk {
+        InboxGuard {
             inbox: self.inbox,
             state: self.inbox.moved.wait_timeout(self.state, timeout),
         }
@@ -390,12 +390,12 @@ impl<T, N> Batch<T, N> {
             main: Vec::new(),
             tail: Vec::new(),
             timed: Vec::new(),
-            notices: Vec::new(),
+            messages: Vec::new(),
         }
     }
 
     /// Gives the room of a past crowd back, beyond so many items; for an empty batch.
-    pub(crate) fn give_room_back(&mut self, room: usize) {
+    pub(crate) fn shrink(&mut self, room: usize) {
         let items = self.main.capacity().max(self.tail.capacity());
         if items.max(self.timed.capacity()) > room {
             *self = Batch::new();
@@ -406,7 +406,7 @@ impl<T, N> Batch<T, N> {
         self.main.is_empty()
             && self.tail.is_empty()
             && self.timed.is_empty()
-            && self.notices.is_empty()
+            && self.messages.is_empty()
     }
 }
 

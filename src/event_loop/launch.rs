@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
-use crate::event_loop::counters::End;
+use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::ending::Ending;
 use crate::event_loop::hooks::Hook;
 use crate::event_loop::lifecycle::{self, Begin, Phase, Start};
-use crate::event_loop::shared::{LoopParts, Mail, Notice, Shared};
-use crate::event_loop::terms::Until;
+use crate::event_loop::shared::{LoopParts, Mail, Message, Shared};
+use crate::event_loop::terms::EndCondition;
 use crate::panic::PanicSite;
 use crate::report::Cause;
 use crate::sync::thread;
@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(1);
 impl Shared {
     /// Makes sure that the loop has its thread, or, on the thread of a loop, that it will.
     pub(crate) fn ensure_started(self: &Arc<Shared>) -> Result<(), RejectReason> {
-        if lifecycle::is_seated(self.inbox.shown()) {
+        if lifecycle::has_thread(self.inbox.shown()) {
             return Ok(());
         }
         let patience = if this_thread::is_loop() {
@@ -60,7 +60,7 @@ impl Shared {
     /// Gives the loop to the calling thread, if it has none yet.
     pub(crate) fn take_parts(self: &Arc<Shared>) -> Option<LoopParts> {
         let group = self.parent.group()?;
-        let driver = self.inbox.open().edit(|life| life.take_seat())?;
+        let driver = self.inbox.lock().edit(|life| life.claim())?;
         let shared = Arc::clone(self);
         Some(LoopParts {
             shared,
@@ -78,20 +78,20 @@ impl Shared {
         let this_thread = thread::current().id();
         let deadline = sync::now() + patience;
         let mut tried = false;
-        let mut desk = self.inbox.open();
+        let mut guard = self.inbox.lock();
         loop {
-            match desk.edit(|life| life.begin_start(this_thread)) {
+            match guard.edit(|life| life.begin_start(this_thread)) {
                 Begin::Over => return Ok(()),
                 // Its `LoopThread` was dropped somewhere.
                 Begin::Yours(driver) if tried => {
-                    desk.edit(|life| life.fail_start(driver)).ok();
-                    drop(desk);
+                    guard.edit(|life| life.fail_start(driver)).ok();
+                    drop(guard);
                     let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
                     self.end_after_failure(reason);
                     return Err(reason);
                 }
                 Begin::Yours(driver) => {
-                    drop(desk);
+                    drop(guard);
                     let group = Arc::clone(&group);
                     let shared = Arc::clone(self);
                     self.start(LoopParts {
@@ -100,18 +100,18 @@ impl Shared {
                         driver,
                     })?;
                     tried = true;
-                    desk = self.inbox.open();
-                    desk.edit(|life| life.await_start(this_thread));
+                    guard = self.inbox.lock();
+                    guard.edit(|life| life.await_start(this_thread));
                 }
                 Begin::Wait if patience.is_zero() => return Ok(()),
                 Begin::Wait => {
                     let left = deadline.saturating_duration_since(sync::now());
                     if left.is_zero() {
                         let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
-                        desk.edit(|life| life.lose_patience(reason));
+                        guard.edit(|life| life.lose_patience(reason));
                         return Err(reason);
                     }
-                    desk = desk.wait_moved(left);
+                    guard = guard.wait_moved(left);
                 }
                 Begin::Refused(kind) => return Err(RejectReason::ThreadStart(kind)),
             }
@@ -122,10 +122,10 @@ impl Shared {
         self.parent.start_thread(parts).map_err(|error| {
             let reason = RejectReason::ThreadStart(error.kind());
             let by = thread::current().id();
-            let mut desk = self.inbox.open();
-            let failed = desk.edit(|life| life.fail_factory(by, reason));
-            desk.moved();
-            drop(desk);
+            let mut guard = self.inbox.lock();
+            let failed = guard.edit(|life| life.fail_factory(by, reason));
+            guard.moved();
+            drop(guard);
             if failed {
                 self.end_after_failure(reason);
             }
@@ -141,12 +141,12 @@ impl Shared {
             group: _group,
             driver,
         } = parts;
-        let mut desk = shared.inbox.open();
-        let failed = desk.edit(|life| life.fail_start(driver));
-        let mail = failed.as_ref().map(|_| desk.take()).unwrap_or_default();
+        let mut guard = shared.inbox.lock();
+        let failed = guard.edit(|life| life.fail_start(driver));
+        let mail = failed.as_ref().map(|_| guard.take()).unwrap_or_default();
         shared.cancel_mail(&mail);
-        desk.moved();
-        drop(desk);
+        guard.moved();
+        drop(guard);
         shared.drop_mail(mail);
         // A `launch` that is inside the factory handles its failure. Otherwise, a shutdown that was requested
         // meanwhile counted on this thread.
@@ -158,19 +158,19 @@ impl Shared {
 
     /// Notes that the loop has its thread; `false` if it has ended without.
     pub(crate) fn begun(&self) -> bool {
-        let mut desk = self.inbox.open();
-        let begun = desk.edit(|life| life.begun());
-        desk.moved();
+        let mut guard = self.inbox.lock();
+        let begun = guard.edit(|life| life.begun());
+        guard.moved();
         begun
     }
 
     /// Counts as cancelled what loops have submitted to a loop that gets no thread; with its inbox held.
     fn cancel_mail(&self, mail: &Mail) {
-        let is_task = |notice: &&Notice| matches!(notice, Notice::Make(_));
-        let made_here = mail.notices.iter().filter(is_task).count();
+        let is_task = |message: &&Message| matches!(message, Message::Make(_));
+        let made_here = mail.messages.iter().filter(is_task).count();
         for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + made_here {
             self.counters.begin();
-            self.counters.end(End::Cancelled);
+            self.counters.end(TaskEnd::Cancelled);
             if let Some(bound) = &self.bound {
                 bound.release();
             }
@@ -183,20 +183,20 @@ impl Shared {
         for runnable in mail.main.into_iter().chain(mail.tail).chain(timed) {
             context::drop_refused(self, runnable);
         }
-        for notice in mail.notices {
-            self.panics.drop(PanicSite::Destructor, None, notice);
+        for message in mail.messages {
+            self.panics.drop(PanicSite::Destructor, None, message);
         }
     }
 
     /// Ends a loop that never had a thread; starts one only if there are hooks to run.
     pub(super) fn end_unstarted(self: &Arc<Shared>) {
         while !self.end_without_thread(None) {
-            let desk = self.inbox.open();
-            match desk.gate().phase() {
+            let guard = self.inbox.lock();
+            match guard.gate().phase() {
                 // A hook that was there a moment ago may have been taken back: then look again.
-                Phase::Free(_) if desk.gate().hooks.is_empty() => {}
+                Phase::Free(_) if guard.gate().hooks.is_empty() => {}
                 Phase::Free(_) => {
-                    drop(desk);
+                    drop(guard);
                     // Before the factory is called, which may take its time; a failure ends the loop as well.
                     self.watch_start();
                     self.start_without_waiting();
@@ -210,7 +210,7 @@ impl Shared {
 
     /// Ends the loop after a start that failed, if its end was requested: nobody will try again.
     fn end_after_failure(self: &Arc<Shared>, reason: RejectReason) {
-        let requested = self.inbox.open().gate().control.is_requested();
+        let requested = self.inbox.lock().gate().control.is_requested();
         if requested && !self.end_without_thread(None) {
             self.end_without_thread(Some(reason));
         }
@@ -218,11 +218,11 @@ impl Shared {
 
     /// Sees to it that a loop whose thread was promised by a factory ends in time, whether the thread comes or not.
     pub(super) fn watch_start(self: &Arc<Shared>) {
-        let terms = self.inbox.open().gate().terms();
+        let terms = self.inbox.lock().gate().terms();
         let limit = match terms {
             // What the system starts comes, or fails at once.
             _ if !self.parent.may_wait_for_thread() => None,
-            Some(terms) if terms.until == Until::Now => sync::now().checked_add(GRACE),
+            Some(terms) if terms.until == EndCondition::Now => sync::now().checked_add(GRACE),
             // By the system's clock, as the threads that this waits for.
             Some(terms) => terms.deadline.and_then(|deadline| {
                 let left = deadline.saturating_duration_since(self.config.clock.now());
@@ -248,34 +248,34 @@ impl Shared {
 
     /// Waits until the start that is under way has an outcome, or for `limit`.
     fn await_begin(&self, limit: Instant) {
-        let mut desk = self.inbox.open();
-        while let Phase::Free(_) | Phase::Starting(_) = desk.gate().phase() {
+        let mut guard = self.inbox.lock();
+        while let Phase::Free(_) | Phase::Starting(_) = guard.gate().phase() {
             let left = limit.saturating_duration_since(sync::now());
             if left.is_zero() {
                 return;
             }
-            desk = desk.wait_moved(left);
+            guard = guard.wait_moved(left);
         }
     }
 
     /// Ends the loop here if it is free and has no hooks, or if it fails to get a thread.
     fn end_without_thread(self: &Arc<Shared>, failure: Option<RejectReason>) -> bool {
-        let mut desk = self.inbox.open();
-        let unused = match desk.gate().phase() {
-            Phase::Free(_) => failure.is_some() || desk.gate().hooks.is_empty(),
+        let mut guard = self.inbox.lock();
+        let unused = match guard.gate().phase() {
+            Phase::Free(_) => failure.is_some() || guard.gate().hooks.is_empty(),
             Phase::Starting(_) => failure.is_some(),
             _ => false,
         };
         if !unused {
             return false;
         }
-        let driver = desk.edit(|life| life.seal_unstarted());
+        let driver = guard.edit(|life| life.seal_unstarted());
         let (hooks, terms, start_error) =
-            desk.edit(|life| (life.hooks.take(), life.terms(), life.start_error));
-        let mail = desk.take();
+            guard.edit(|life| (life.hooks.take(), life.terms(), life.start_error));
+        let mail = guard.take();
         self.cancel_mail(&mail);
-        desk.moved();
-        drop(desk);
+        guard.moved();
+        drop(guard);
         drop(driver);
         self.panics.wake_all(self.port.close());
         // Hooks that cannot run are lost, and so is what loops have submitted: that is a failure.
@@ -286,8 +286,8 @@ impl Shared {
         self.drop_mail(mail);
         let cause = match terms.map(|terms| terms.until) {
             _ if lost => Cause::Failed,
-            Some(Until::Drained(_)) => Cause::Drained,
-            Some(Until::Now) => Cause::Now,
+            Some(EndCondition::Drained(_)) => Cause::Drained,
+            Some(EndCondition::Now) => Cause::Now,
             _ => Cause::Idle,
         };
         let error = failure.or(start_error);

@@ -7,7 +7,7 @@
 //!            ┌─────────────fail_start (the LoopThread was dropped)─────────────┐
 //!            ▼                                                                 │
 //!   Free ──begin_start──▶ Starting: InFactory ──await_start──▶ Awaited ──lose_patience──▶ GivenUp
-//!    │ └─take_seat─┐          │       └─────────────────fail_factory───────────────────────▲ │
+//!    │ └─claim─┐          │       └─────────────────fail_factory───────────────────────▲ │
 //!    │             ▼          │                                  │                           │
 //!    │          Running ◀─────┴──────────────begun───────────────┴───────────────────────────┘
 //!    │             │ request                        (straight to where the terms lead, if there are some)
@@ -34,7 +34,7 @@ use crate::error::RejectReason;
 use crate::event_loop::hooks::Hooks;
 use crate::event_loop::inbox::Gate;
 use crate::event_loop::state::State;
-use crate::event_loop::terms::{Control, Request, Terms, Until};
+use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownRequest, ShutdownTerms};
 use crate::reactor::Driver;
 use crate::report::Cause;
 use crate::sync::thread::ThreadId;
@@ -101,7 +101,7 @@ pub(crate) enum Asked {
 /// The life of a loop; protected by the lock of its inbox.
 pub(crate) struct Life {
     phase: Phase,
-    pub(crate) control: Control,
+    pub(crate) control: ShutdownControl,
     pub(crate) hooks: Hooks,
     /// Why the last start failed, until one succeeds.
     pub(crate) start_error: Option<RejectReason>,
@@ -111,7 +111,7 @@ impl Life {
     pub(crate) fn new(driver: Driver) -> Life {
         Life {
             phase: Phase::Free(driver),
-            control: Control::default(),
+            control: ShutdownControl::default(),
             hooks: Hooks::default(),
             start_error: None,
         }
@@ -121,7 +121,7 @@ impl Life {
         &self.phase
     }
 
-    pub(crate) fn terms(&self) -> Option<Terms> {
+    pub(crate) fn terms(&self) -> Option<ShutdownTerms> {
         self.control.terms()
     }
 
@@ -209,7 +209,8 @@ impl Life {
 
     /// Whether it is to end now.
     fn is_now(&self) -> bool {
-        self.terms().is_some_and(|terms| terms.until == Until::Now)
+        self.terms()
+            .is_some_and(|terms| terms.until == EndCondition::Now)
     }
 
     /// The `LoopThread` was dropped: the loop is free again, unless it has ended meanwhile.
@@ -227,18 +228,18 @@ impl Life {
     /// The thread has begun; `false` if the loop has ended without it.
     pub(crate) fn begun(&mut self) -> bool {
         if let Phase::Starting(_) = self.phase {
-            self.seat();
+            self.follow_terms();
         }
         !matches!(self.phase, Phase::Sealed | Phase::Ended)
     }
 
     /// Gives the loop to the calling thread, if it has none.
-    pub(crate) fn take_seat(&mut self) -> Option<Driver> {
+    pub(crate) fn claim(&mut self) -> Option<Driver> {
         let Phase::Free(_) = self.phase else {
             return None;
         };
         let free = std::mem::replace(&mut self.phase, Phase::Running);
-        self.seat();
+        self.follow_terms();
         match free {
             Phase::Free(driver) => Some(driver),
             _ => unreachable!("it was free a line ago"),
@@ -246,11 +247,11 @@ impl Life {
     }
 
     /// Goes to where the terms lead, now that there is a thread.
-    fn seat(&mut self) {
+    fn follow_terms(&mut self) {
         self.start_error = None;
         self.phase = match self.terms().map(|terms| terms.until) {
             None => Phase::Running,
-            Some(Until::Now) => Phase::Draining(Cause::Now),
+            Some(EndCondition::Now) => Phase::Draining(Cause::Now),
             Some(_) => Phase::ShuttingDown,
         };
     }
@@ -258,7 +259,7 @@ impl Life {
     // ---- the end ------------------------------------------------------------------------------
 
     /// Notes a request, and moves on if there is a thread.
-    pub(crate) fn request(&mut self, request: Request, now: Instant) -> Asked {
+    pub(crate) fn request(&mut self, request: ShutdownRequest, now: Instant) -> Asked {
         if !self.takes_hooks() {
             return Asked::TooLate;
         }
@@ -269,7 +270,7 @@ impl Life {
             Phase::Free(_) => Asked::Unstarted,
             Phase::Starting(_) => Asked::Starting,
             _ => {
-                self.seat();
+                self.follow_terms();
                 Asked::Running
             }
         }
@@ -358,7 +359,7 @@ pub(crate) fn state_of(shown: u8) -> State {
 }
 
 /// Whether a loop has its thread, or needs none any more.
-pub(crate) fn is_seated(shown: u8) -> bool {
+pub(crate) fn has_thread(shown: u8) -> bool {
     shown >= RUNNING
 }
 

@@ -34,7 +34,7 @@ impl Live {
     }
 
     /// Gives the room of a past crowd back, beyond so many entries.
-    pub(crate) fn give_room_back(&mut self, room: usize) {
+    pub(crate) fn shrink(&mut self, room: usize) {
         if self.wakers.capacity() > room && self.wakers.is_empty() {
             self.wakers = Slab::new();
         }

@@ -9,12 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use crate::event_loop::arena::{Arena, Key};
+use crate::event_loop::arena::{Arena, ArenaKey};
 use crate::event_loop::budget;
-use crate::event_loop::counters::End;
-use crate::event_loop::inbox::{Lane, ROOM};
+use crate::event_loop::counters::TaskEnd;
+use crate::event_loop::inbox::{KEPT_CAPACITY, Lane};
 use crate::event_loop::live::{Live, LiveKey};
-use crate::event_loop::shared::{Mail, Notice, Runnable, Shared};
+use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::panic::PanicSite;
 use crate::sync::{self, Arc};
 use crate::time::queue;
@@ -37,7 +37,7 @@ pub(crate) struct Local {
     /// Which queue a task woken on this thread goes to.
     waking: Cell<Waking>,
     /// Tasks that gave themselves up, to be dropped by the loop.
-    doomed: RefCell<VecDeque<Runnable>>,
+    to_drop: RefCell<VecDeque<Runnable>>,
     /// The wakers of tasks that give themselves up.
     pub(crate) given_up: RefCell<Vec<Waker>>,
     pub(crate) timers: Timers,
@@ -52,11 +52,11 @@ pub(crate) struct Local {
 }
 
 /// As many tasks in the queue are a crowd, behind which nothing waits that is about time.
-const CROWD: usize = 64;
+const LONG_QUEUE: usize = 64;
 
 /// Which queue, besides the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum QueueKind {
     /// Woken by readiness.
     Io,
     /// Woken by a timer.
@@ -75,7 +75,7 @@ enum Waking {
     /// Its timer fired: it runs ahead of the queue.
     Timer,
     /// It is to be dropped.
-    Doomed,
+    ToDrop,
 }
 
 impl Local {
@@ -93,7 +93,7 @@ impl Local {
             timed: RefCell::default(),
             tail: RefCell::default(),
             waking: Cell::new(Waking::Task),
-            doomed: RefCell::default(),
+            to_drop: RefCell::default(),
             given_up: RefCell::default(),
             live: RefCell::default(),
             arena: RefCell::default(),
@@ -111,7 +111,7 @@ impl Local {
             Waking::Task => &self.run,
             Waking::Io => &self.io,
             Waking::Timer => &self.timed,
-            Waking::Doomed => &self.doomed,
+            Waking::ToDrop => &self.to_drop,
         };
         queue.borrow_mut().push_back(runnable);
     }
@@ -121,13 +121,13 @@ impl Local {
         match lane {
             Lane::Main => self.push_main(runnable),
             Lane::Tail => {
-                self.shared.counters.accept_at_home();
+                self.shared.counters.accept_local();
                 self.tail.borrow_mut().push_back(runnable);
             }
             // In its order, unless there is a crowd before it.
-            Lane::Timed if self.run.borrow().len() <= CROWD => self.push_main(runnable),
+            Lane::Timed if self.run.borrow().len() <= LONG_QUEUE => self.push_main(runnable),
             Lane::Timed => {
-                self.shared.counters.accept_at_home();
+                self.shared.counters.accept_local();
                 self.timed.borrow_mut().push_back(runnable);
             }
         }
@@ -136,7 +136,7 @@ impl Local {
     /// As [`Local::push_new`], to the main lane.
     #[inline]
     pub(crate) fn push_main(&self, runnable: Runnable) {
-        self.shared.counters.accept_at_home();
+        self.shared.counters.accept_local();
         self.run.borrow_mut().push_back(runnable);
     }
 
@@ -151,15 +151,15 @@ impl Local {
             self.collect_timed(mail);
         }
         self.tail.borrow_mut().extend(mail.tail.drain(..));
-        for notice in mail.notices.drain(..) {
-            match notice {
-                Notice::Make(make) => {
+        for message in mail.messages.drain(..) {
+            match message {
+                Message::Make(make) => {
                     // Counted when the message was accepted.
                     let runnable = make(&self.shared);
                     self.run.borrow_mut().push_back(runnable);
                 }
-                Notice::Unbind(key) => self.unbind(key),
-                Notice::Timer(key, away) => self.remove_timer(key, away),
+                Message::Unbind(key) => self.unbind(key),
+                Message::Timer(key, away) => self.remove_timer(key, away),
             }
         }
     }
@@ -169,7 +169,7 @@ impl Local {
     fn collect_timed(&self, mail: &mut Mail) {
         let mut run = self.run.borrow_mut();
         let timed = mail.timed.drain(..);
-        if run.len() + mail.main.len() > CROWD {
+        if run.len() + mail.main.len() > LONG_QUEUE {
             run.extend(mail.main.drain(..));
             let timed = timed.map(|(_, runnable)| runnable);
             self.timed.borrow_mut().extend(timed);
@@ -186,7 +186,7 @@ impl Local {
     }
 
     /// Removes a timer that was dropped or reset elsewhere.
-    fn remove_timer(&self, key: queue::Key, away: Away) {
+    fn remove_timer(&self, key: queue::TimerKey, away: Away) {
         let waker = self.timers.cancel(key);
         let panics = &self.shared.panics;
         match away {
@@ -234,18 +234,18 @@ impl Local {
     /// Drops the tasks that gave themselves up.
     pub(crate) fn drop_given_up(&self) {
         let given_up = self.given_up.take();
-        self.waking.set(Waking::Doomed);
+        self.waking.set(Waking::ToDrop);
         for waker in given_up {
             // The task's own waker: it leads to `push_wake`.
             waker.wake();
         }
         self.waking.set(Waking::Task);
-        let doomed = self.doomed.take();
-        drop(doomed);
+        let to_drop = self.to_drop.take();
+        drop(to_drop);
     }
 
     /// Drops a loop-bound value whose last handle is gone.
-    fn unbind(&self, key: Key) {
+    fn unbind(&self, key: ArenaKey) {
         let value = self.arena.borrow_mut().remove(key);
         self.shared.panics.drop(PanicSite::LoopBound, None, value);
     }
@@ -255,27 +255,27 @@ impl Local {
     }
 
     /// The next task of a kind.
-    pub(crate) fn next_of(&self, kind: Kind) -> Option<Runnable> {
+    pub(crate) fn next_of(&self, kind: QueueKind) -> Option<Runnable> {
         self.queue(kind).borrow_mut().pop_front()
     }
 
     /// How many tasks of a kind are queued.
-    pub(crate) fn queued_of(&self, kind: Kind) -> usize {
+    pub(crate) fn queued_of(&self, kind: QueueKind) -> usize {
         self.queue(kind).borrow().len()
     }
 
-    fn queue(&self, kind: Kind) -> &RefCell<VecDeque<Runnable>> {
+    fn queue(&self, kind: QueueKind) -> &RefCell<VecDeque<Runnable>> {
         match kind {
-            Kind::Io => &self.io,
-            Kind::Timed => &self.timed,
-            Kind::Tail => &self.tail,
+            QueueKind::Io => &self.io,
+            QueueKind::Timed => &self.timed,
+            QueueKind::Tail => &self.tail,
         }
     }
 
     /// Runs, once each, the tasks that readiness has woken: at the end, when no turn follows.
     pub(crate) fn run_io_once(&self) {
-        for _ in 0..self.queued_of(Kind::Io) {
-            if let Some(runnable) = self.next_of(Kind::Io) {
+        for _ in 0..self.queued_of(QueueKind::Io) {
+            if let Some(runnable) = self.next_of(QueueKind::Io) {
                 self.run_one(runnable);
             }
         }
@@ -284,35 +284,35 @@ impl Local {
     /// Any queued task at all.
     pub(crate) fn next_of_any(&self) -> Option<Runnable> {
         self.next_task()
-            .or_else(|| self.next_of(Kind::Io))
-            .or_else(|| self.next_of(Kind::Timed))
-            .or_else(|| self.next_of(Kind::Tail))
+            .or_else(|| self.next_of(QueueKind::Io))
+            .or_else(|| self.next_of(QueueKind::Timed))
+            .or_else(|| self.next_of(QueueKind::Tail))
     }
 
     /// How many tasks are queued on this side of the inbox.
     pub(crate) fn queued(&self) -> usize {
-        let kinds = [Kind::Io, Kind::Timed, Kind::Tail];
+        let kinds = [QueueKind::Io, QueueKind::Timed, QueueKind::Tail];
         let others: usize = kinds.map(|kind| self.queued_of(kind)).into_iter().sum();
         self.run.borrow().len() + others
     }
 
     /// Gives the room of a past crowd back, when the loop is about to sleep.
-    pub(crate) fn give_room_back(&self) {
+    pub(crate) fn shrink(&self) {
         for queue in [&self.run, &self.io, &self.timed, &self.tail] {
             let mut queue = queue.borrow_mut();
-            if queue.capacity() > ROOM && queue.is_empty() {
+            if queue.capacity() > KEPT_CAPACITY && queue.is_empty() {
                 *queue = VecDeque::new();
             }
         }
-        self.live.borrow_mut().give_room_back(ROOM);
-        self.arena.borrow_mut().give_room_back(ROOM);
+        self.live.borrow_mut().shrink(KEPT_CAPACITY);
+        self.arena.borrow_mut().shrink(KEPT_CAPACITY);
     }
 
     /// Runs a task once.
     #[inline]
     pub(crate) fn run_one(&self, runnable: Runnable) {
         self.polls.set(self.polls.get() + 1);
-        budget::renew();
+        budget::reset();
         if self.measure_time {
             self.run_and_measure(runnable);
         } else {
@@ -349,7 +349,7 @@ impl Local {
     }
 
     /// Notes that a task is dropped that was never polled.
-    pub(crate) fn dropped_unpolled(&self, end: End) {
+    pub(crate) fn dropped_unpolled(&self, end: TaskEnd) {
         self.begin();
         self.shared.counters.end(end);
     }

@@ -58,8 +58,8 @@ impl LoopThread {
         // one, however short its life.
         let slot = ThreadSlot::default();
         let mut filling = slot.lock();
-        shared.parent.adopt_thread(&slot);
-        shared.termination.adopt(Arc::clone(&slot));
+        shared.parent.add_thread(&slot);
+        shared.termination.add_thread(Arc::clone(&slot));
         let body = move || {
             self.run();
             this_thread::leave();
@@ -72,8 +72,8 @@ impl LoopThread {
                 Ok(())
             }
             Err(error) => {
-                shared.parent.disown_thread(&slot);
-                shared.termination.disown(&slot);
+                shared.parent.remove_thread(&slot);
+                shared.termination.remove_thread(&slot);
                 Err(error)
             }
         }

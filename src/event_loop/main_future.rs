@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::run::drive;
 use crate::event_loop::shared::{LoopParts, Shared};
-use crate::event_loop::terms::Request;
+use crate::event_loop::terms::ShutdownRequest;
 use crate::event_loop::{budget, context};
 use crate::panic::PanicSite;
 use crate::report::Cause;
@@ -38,7 +38,7 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
         let ending = loop {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
-                budget::renew();
+                budget::reset();
                 this_thread::note_own_waker(&waker);
                 let polled = contain(|| future.as_mut().poll(&mut cx));
                 this_thread::forget_own_waker();
@@ -65,7 +65,7 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
         };
         let site = PanicSite::Destructor;
         shared.panics.drop(site, None, future);
-        shared.request(Request::Now);
+        shared.request(ShutdownRequest::Now);
         ending
     });
     outcome

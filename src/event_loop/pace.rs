@@ -97,7 +97,7 @@ impl Pace {
     }
 
     /// Evaluates a reading of the clock, taken after as many tasks as the stride says.
-    pub(crate) fn look(&mut self, now: Instant) {
+    pub(crate) fn update(&mut self, now: Instant) {
         let passed = |deadline: Option<Instant>| deadline.is_some_and(|deadline| now >= deadline);
         self.verdict = if passed(self.shutdown) {
             PaceVerdict::ShutdownDue
@@ -150,7 +150,7 @@ mod tests {
             let mut pace = Pace::new(deadline, None, BATCH);
             assert_eq!(pace.stride(), 1, "the clock was not read yet");
             for _ in 0..9 {
-                pace.look(start);
+                pace.update(start);
             }
             assert_eq!(pace.stride(), tasks, "{millis} ms");
         }
@@ -161,17 +161,17 @@ mod tests {
     fn where_tasks_take_long_the_clock_is_read_after_each() {
         let start = Instant::now();
         let mut pace = Pace::new(None, None, BATCH);
-        pace.look(start);
+        pace.update(start);
         assert_eq!(
             pace.stride(),
             PROBE_STEP,
             "the length of the tasks is not known yet"
         );
-        pace.look(start + SHORT_STEP);
+        pace.update(start + SHORT_STEP);
         assert_eq!((pace.stride(), pace.step()), (1, 1));
         let strides: Vec<_> = (0..8)
             .map(|_| {
-                pace.look(start + SHORT_STEP);
+                pace.update(start + SHORT_STEP);
                 pace.stride()
             })
             .collect();
@@ -189,15 +189,15 @@ mod tests {
         let mut pace = Pace::new(Some(ms(5)), None, BATCH);
         pace.set_shutdown(Some(ms(9)));
         assert!(!pace.is_due());
-        pace.look(ms(5));
+        pace.update(ms(5));
         assert!(pace.is_due() && !pace.is_over());
         pace.set_timer(Some(ms(6)));
         pace.set_not_before(Some(ms(7)));
-        pace.look(ms(6));
+        pace.update(ms(6));
         assert!(!pace.is_due(), "timers have just fired");
-        pace.look(ms(7));
+        pace.update(ms(7));
         assert!(pace.is_due());
-        pace.look(ms(9));
+        pace.update(ms(9));
         assert!(pace.is_due() && pace.is_over());
     }
 }

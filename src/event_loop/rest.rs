@@ -9,22 +9,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::config::WaitStrategy;
-use crate::event_loop::inbox::ROOM;
+use crate::event_loop::inbox::KEPT_CAPACITY;
 use crate::event_loop::run::Runner;
-use crate::reactor::Until;
+use crate::reactor::WaitUntil;
 use crate::sync;
 
 impl Runner {
     /// Waits for work as the wait strategy says; only looks if there is some.
     pub(super) fn rest(
         &mut self,
-        mut until: Option<Until>,
+        mut until: Option<WaitUntil>,
         may_sleep: impl Fn() -> bool,
     ) -> io::Result<()> {
         let local = Rc::clone(&self.local);
         let shared = &local.shared;
         if local.queued() > 0 || !may_sleep() {
-            return self.look();
+            return self.poll_now();
         }
         match shared.config.wait_strategy {
             WaitStrategy::Park => {}
@@ -37,13 +37,13 @@ impl Runner {
             }
             WaitStrategy::Busy => {
                 std::hint::spin_loop();
-                return self.look();
+                return self.poll_now();
             }
         }
-        local.give_room_back();
-        self.mail.give_room_back(ROOM);
+        local.shrink();
+        self.mail.shrink(KEPT_CAPACITY);
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
-            return self.look();
+            return self.poll_now();
         }
         shared.gauges.parks.add(1);
         let result = self.driver.wait(&shared.port, until, &mut self.due);
@@ -55,20 +55,20 @@ impl Runner {
     /// Wakes whoever waited for what the selector found ready.
     fn wake_ready(&mut self) {
         if !self.due.is_empty() {
-            self.stir();
+            self.note_busy();
             self.local.wake_ready(&mut self.due);
         }
     }
 
     /// Takes what is ready now.
-    fn look(&mut self) -> io::Result<()> {
-        let result = self.driver.look(&self.local.shared.port, &mut self.due);
+    fn poll_now(&mut self) -> io::Result<()> {
+        let result = self.driver.poll_now(&self.local.shared.port, &mut self.due);
         self.wake_ready();
         result
     }
 
     /// Looks for work without blocking, for `spin` at most; `true` if the turn is over.
-    fn spin(&mut self, spin: Duration, until: Option<Until>) -> io::Result<bool> {
+    fn spin(&mut self, spin: Duration, until: Option<WaitUntil>) -> io::Result<bool> {
         let start = sync::now();
         loop {
             for _ in 0..16 {
@@ -77,7 +77,7 @@ impl Runner {
                 }
                 std::hint::spin_loop();
             }
-            self.look()?;
+            self.poll_now()?;
             if self.local.queued() > 0 {
                 return Ok(true);
             }

@@ -35,12 +35,12 @@ use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::ending::Ending;
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::lifecycle;
-use crate::event_loop::local::{Kind, Local};
+use crate::event_loop::local::{Local, QueueKind};
 use crate::event_loop::pace::{BATCH, Pace, SLICE};
 use crate::event_loop::shared::{LoopParts, Mail};
 use crate::event_loop::shutdown::{self, Outlook, ShuttingDown};
 use crate::panic::PanicSite;
-use crate::reactor::{Driver, Until};
+use crate::reactor::{Driver, WaitUntil};
 use crate::report::Cause;
 use crate::sync::Arc;
 use crate::this_thread;
@@ -102,7 +102,7 @@ pub(crate) struct Runner {
     pub(super) mail: Mail,
     /// Wakers on their way from the timers or the selector; empty in between.
     pub(super) due: Vec<Waker>,
-    course: Course,
+    mode: Mode,
     /// Timers have had their turn, and do not cut others off before this.
     not_before: Option<Instant>,
     /// Tasks between two looks at the clock, by how long the last ones took.
@@ -112,7 +112,7 @@ pub(crate) struct Runner {
 }
 
 /// What the loop is about, as its own thread sees it.
-enum Course {
+enum Mode {
     /// Its work, until further notice.
     Working,
     /// It has noticed that it shuts down.
@@ -122,7 +122,7 @@ enum Course {
 /// What is to come after the work of a turn.
 pub(crate) enum Next {
     /// Wait, until then at most.
-    Rest(Option<Until>),
+    Rest(Option<WaitUntil>),
     End(Cause),
 }
 
@@ -133,7 +133,7 @@ impl Runner {
             driver: parts.driver,
             mail: Batch::new(),
             due: Vec::new(),
-            course: Course::Working,
+            mode: Mode::Working,
             not_before: None,
             step: BATCH,
             slice_tasks: SLICE_TASKS,
@@ -162,7 +162,7 @@ impl Runner {
         self.collect();
         let mut pace = self.pace();
         // Closures that were scheduled from elsewhere, to arm their timers: not behind a queue.
-        self.run_some(Kind::Timed, &mut pace);
+        self.run_some(QueueKind::Timed, &mut pace);
         let io_time = self.run_io_tasks(&mut pace);
         if pace.is_due() {
             self.run_timers(&mut pace);
@@ -170,7 +170,7 @@ impl Runner {
         self.run_tasks(io_time, &mut pace);
         let mut now = self.run_timers(&mut pace);
         // Tail tasks take their time, as timed ones do, which the next deadline is not to wait for again.
-        let ran = self.run_some(Kind::Tail, &mut pace);
+        let ran = self.run_some(QueueKind::Tail, &mut pace);
         if pace.is_due() {
             now = self.run_timers(&mut pace);
         } else if ran > 0 {
@@ -185,7 +185,7 @@ impl Runner {
                 Outlook::Wait(until) => deadline = earlier(deadline, until),
             }
         }
-        Next::Rest(deadline.map(|deadline| Until {
+        Next::Rest(deadline.map(|deadline| WaitUntil {
             deadline,
             now: now.unwrap_or_else(|| self.now()),
         }))
@@ -197,11 +197,11 @@ impl Runner {
 
     /// Takes the mail in. A loop that rests says first that it stirs.
     pub(crate) fn collect(&mut self) {
-        if let Course::ShuttingDown(course) = &mut self.course {
-            if course.is_resting() && !self.local.shared.inbox.has_mail() {
+        if let Mode::ShuttingDown(mode) = &mut self.mode {
+            if mode.is_idle() && !self.local.shared.inbox.has_mail() {
                 return;
             }
-            course.stir(&self.local.shared);
+            mode.note_busy(&self.local.shared);
         }
         self.local.collect(&mut self.mail);
     }
@@ -220,9 +220,9 @@ impl Runner {
         if !lifecycle::state_of(pace.shown).is_shutting_down() {
             return;
         }
-        let desk = shared.inbox.open();
-        pace.set_shutdown(match desk.gate().decided() {
-            None => desk.gate().terms().and_then(|terms| terms.deadline),
+        let guard = shared.inbox.lock();
+        pace.set_shutdown(match guard.gate().decided() {
+            None => guard.gate().terms().and_then(|terms| terms.deadline),
             // This turn is the last, and not a long one.
             Some(_) => self.now().checked_add(SLICE),
         });
@@ -230,12 +230,12 @@ impl Runner {
 
     /// Counts a task; says whether it is time for a look around.
     #[inline]
-    fn is_time(&self, pace: &Pace) -> bool {
+    fn must_read_clock(&self, pace: &Pace) -> bool {
         self.local.timers.count() || self.local.shared.inbox.shown() != pace.shown
     }
 
     /// Looks at the clock, and at what has changed since the last look.
-    fn look_around(&self, pace: &mut Pace) -> Instant {
+    fn read_clock(&self, pace: &mut Pace) -> Instant {
         let timers = &self.local.timers;
         if timers.has_news() {
             pace.set_timer(timers.watch());
@@ -244,12 +244,12 @@ impl Runner {
             self.learn(pace);
         }
         let now = self.now();
-        pace.look(now);
+        pace.update(now);
         now
     }
 
     /// Runs the tasks of a kind that are queued now, as far as the pace allows; returns how many it ran.
-    fn run_some(&self, kind: Kind, pace: &mut Pace) -> usize {
+    fn run_some(&self, kind: QueueKind, pace: &mut Pace) -> usize {
         let queued = self.local.queued_of(kind);
         if pace.is_over() {
             return 0;
@@ -259,8 +259,8 @@ impl Runner {
             if let Some(runnable) = self.local.next_of(kind) {
                 self.local.run_one(runnable);
             }
-            if self.is_time(pace) {
-                self.look_around(pace);
+            if self.must_read_clock(pace) {
+                self.read_clock(pace);
                 if pace.is_due() {
                     return ran;
                 }
@@ -272,12 +272,12 @@ impl Runner {
 
     /// Runs the tasks that readiness has woken; returns the time it took, if there were any.
     fn run_io_tasks(&self, pace: &mut Pace) -> Option<Duration> {
-        if self.local.queued_of(Kind::Io) == 0 {
+        if self.local.queued_of(QueueKind::Io) == 0 {
             return None;
         }
         let start = self.now();
-        pace.look(start);
-        self.run_some(Kind::Io, pace);
+        pace.update(start);
+        self.run_some(QueueKind::Io, pace);
         Some(self.now().saturating_duration_since(start))
     }
 
@@ -301,7 +301,7 @@ impl Runner {
         self.local.timers.plan(pace.stride().min(left));
         while let Some(runnable) = self.local.next_task() {
             self.local.run_one(runnable);
-            if !self.is_time(pace) {
+            if !self.must_read_clock(pace) {
                 continue;
             }
             left -= self.local.timers.counted();
@@ -309,7 +309,7 @@ impl Runner {
                 return;
             }
             // Far from a deadline the first batch is free: most turns never read the clock here.
-            let now = self.look_around(pace);
+            let now = self.read_clock(pace);
             let start = *start.get_or_insert(now);
             let over = |slice| now.saturating_duration_since(start) >= slice;
             if pace.is_due() || slice.is_some_and(over) {
@@ -324,7 +324,7 @@ impl Runner {
     fn run_timers(&mut self, pace: &mut Pace) -> Option<Instant> {
         let timers = !self.local.timers.is_empty();
         // What timers have woken may be left over, and the timers be gone.
-        let woken = self.local.queued_of(Kind::Timed) > 0;
+        let woken = self.local.queued_of(QueueKind::Timed) > 0;
         if !timers && !woken && !self.local.shared.state().is_shutting_down() {
             return None;
         }
@@ -332,26 +332,26 @@ impl Runner {
         if timers {
             self.local.timers.collect_due(now, TIMERS, &mut self.due);
             if !self.due.is_empty() {
-                self.stir();
+                self.note_busy();
                 self.local.wake_timed(&mut self.due);
             }
         }
         pace.set_timer(self.local.timers.watch());
-        pace.look(now);
-        if self.run_some(Kind::Timed, pace) == 0 {
+        pace.update(now);
+        if self.run_some(QueueKind::Timed, pace) == 0 {
             return Some(now);
         }
         let end = self.now();
         self.not_before = end.checked_add(SLICE);
         pace.set_not_before(self.not_before);
-        pace.look(end);
+        pace.update(end);
         Some(end)
     }
 
     /// Says that this loop is about to call somebody, if it rests.
-    pub(super) fn stir(&mut self) {
-        if let Course::ShuttingDown(course) = &mut self.course {
-            course.stir(&self.local.shared);
+    pub(super) fn note_busy(&mut self) {
+        if let Mode::ShuttingDown(mode) = &mut self.mode {
+            mode.note_busy(&self.local.shared);
         }
     }
 
@@ -359,18 +359,18 @@ impl Runner {
     fn shut_down(&mut self, now: Option<Instant>) -> Outlook {
         let local = Rc::clone(&self.local);
         let now = now.unwrap_or_else(|| self.now());
-        if let Course::Working = self.course {
+        if let Mode::Working = self.mode {
             trace::shutdown(local.shared.index, "shutting down");
             local.wake_scheduled();
             if local.shared.config.close_channels == CloseChannels::Immediately {
                 local.close_channels();
             }
-            self.course = Course::ShuttingDown(ShuttingDown::begin(&local, now));
+            self.mode = Mode::ShuttingDown(ShuttingDown::begin(&local, now));
         }
         local.drop_given_up();
-        match &mut self.course {
-            Course::ShuttingDown(course) => course.outlook(&local, now),
-            Course::Working => unreachable!("it was set a few lines ago"),
+        match &mut self.mode {
+            Mode::ShuttingDown(mode) => mode.outlook(&local, now),
+            Mode::Working => unreachable!("it was set a few lines ago"),
         }
     }
 
@@ -403,7 +403,7 @@ impl Runner {
         }
         drop(driver);
         shared.panics.wake_all(shared.port.close());
-        let terms = shared.inbox.open().gate().terms();
+        let terms = shared.inbox.lock().gate().terms();
         shared.terminate(Ending {
             started: true,
             cause,

@@ -2,7 +2,7 @@
 //!
 //! - A scheduled closure is a task of its loop that waits for a timer: accounted for like any other,
 //!   and dropped on its loop, with what it captured, as soon as it is cancelled.
-//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one step on one word ([`course`](super::course)).
+//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one step on one word ([`state`](super::course)).
 //! - What is cancelled is over at once, unless it runs: then at the end of that run.
 //! - A shutdown cancels what is not due: such a task, polled while its loop shuts down, gives itself up to
 //!   the loop (see [`Local::give_up`]).
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::JoinError;
 use crate::event_loop::context;
-use crate::event_loop::course::{Course, Rule};
+use crate::event_loop::course::{Repetition, ScheduledState};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::local::Local;
@@ -28,7 +28,7 @@ use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
 use crate::time::here::now;
 use crate::time::sleep::Sleep;
-use crate::time::timers::Kind;
+use crate::time::timers::TimerKind;
 
 impl EventLoop {
     /// Runs a closure on this loop after `delay`.
@@ -59,13 +59,13 @@ impl EventLoop {
         T: Send + 'static,
     {
         let deadline = self.deadline_after(delay);
-        let course = Arc::new(Course::default());
+        let state = Arc::new(ScheduledState::default());
         let task = Delayed {
-            timer: Timer::new(deadline, &course),
+            timer: Timer::new(deadline, &state),
             call: Some(call),
         };
         let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
-        Scheduled::new(handle, course, self.shared(), Rule::Once)
+        Scheduled::new(handle, state, self.shared(), Repetition::Once)
     }
 
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
@@ -156,14 +156,14 @@ impl EventLoop {
         F: FnMut() + Send + 'static,
     {
         let deadline = self.deadline_after(initial);
-        let course = Arc::new(Course::default());
+        let state = Arc::new(ScheduledState::default());
         let task = Periodic {
-            timer: Timer::new(deadline, &course),
+            timer: Timer::new(deadline, &state),
             rhythm,
             call,
         };
         let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
-        Scheduled::new(handle, course, self.shared(), Rule::Periodic)
+        Scheduled::new(handle, state, self.shared(), Repetition::Periodic)
     }
 
     /// The moment `delay` from now; `None` beyond the end of the clock.
@@ -214,21 +214,21 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 pub struct Scheduled<T> {
     /// `None` once it was cancelled.
     handle: Mutex<Option<JoinHandle<T>>>,
-    course: Arc<Course>,
+    state: Arc<ScheduledState>,
     home: Arc<Shared>,
-    rule: Rule,
+    rule: Repetition,
 }
 
 impl<T> Scheduled<T> {
     fn new(
         handle: JoinHandle<T>,
-        course: Arc<Course>,
+        state: Arc<ScheduledState>,
         home: &Arc<Shared>,
-        rule: Rule,
+        rule: Repetition,
     ) -> Scheduled<T> {
         Scheduled {
             handle: Mutex::new(Some(handle)),
-            course,
+            state,
             home: Arc::clone(home),
             rule,
         }
@@ -252,14 +252,14 @@ impl<T> Scheduled<T> {
     /// assert!(never.is_finished());
     /// ```
     pub fn cancel(&self) -> bool {
-        if !self.course.cancel(self.rule) {
+        if !self.state.cancel(self.rule) {
             return false;
         }
         let handle = self.handle.lock().take();
         if let Some(handle) = handle {
             handle.abort();
             // It may still lie in the inbox, not worth a wake-up so far: what it captured is.
-            self.home.answer(self.home.inbox.hurry());
+            self.home.ring_if_needed(self.home.inbox.hurry());
         }
         true
     }
@@ -278,7 +278,7 @@ impl<T> Scheduled<T> {
     pub fn is_finished(&self) -> bool {
         match &*self.handle.lock() {
             Some(handle) => handle.is_finished(),
-            None => self.course.is_over(),
+            None => self.state.is_over(),
         }
     }
 }
@@ -290,7 +290,7 @@ impl<T> Future for Scheduled<T> {
         match self.handle.get_mut() {
             Some(handle) => Pin::new(handle).poll(cx),
             None => {
-                ready!(self.course.poll_over(cx));
+                ready!(self.state.poll_over(cx));
                 Poll::Ready(Err(JoinError::cancelled()))
             }
         }
@@ -309,14 +309,14 @@ impl<T> fmt::Debug for Scheduled<T> {
 /// The wait of a scheduled closure.
 struct Timer {
     sleep: Sleep,
-    course: Arc<Course>,
+    state: Arc<ScheduledState>,
 }
 
 impl Timer {
-    fn new(deadline: Option<Instant>, course: &Arc<Course>) -> Timer {
+    fn new(deadline: Option<Instant>, state: &Arc<ScheduledState>) -> Timer {
         Timer {
-            sleep: Sleep::at(deadline, Kind::Scheduled),
-            course: Arc::clone(course),
+            sleep: Sleep::at(deadline, TimerKind::Scheduled),
+            state: Arc::clone(state),
         }
     }
 
@@ -326,7 +326,7 @@ impl Timer {
             self.give_up_if_closing(cx);
             return Poll::Pending;
         }
-        if self.course.begin() {
+        if self.state.begin() {
             return Poll::Ready(());
         }
         // Cancelled: the task is being closed by whoever did it.
@@ -346,7 +346,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        self.course.end();
+        self.state.end();
     }
 }
 
@@ -392,7 +392,7 @@ impl<F: FnMut()> Future for Periodic<F> {
         ready!(self.timer.poll_due(cx));
         (self.call)();
         // Cancelled while it ran: then there is nothing to wait for.
-        if !self.timer.course.pause() {
+        if !self.timer.state.pause() {
             return Poll::Pending;
         }
         let due = self.timer.sleep.deadline();

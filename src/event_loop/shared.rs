@@ -17,7 +17,7 @@ use mio::Token;
 use crate::config::Config;
 use crate::error::RejectReason;
 use crate::event_loop::arena;
-use crate::event_loop::counters::{Bound, Counters};
+use crate::event_loop::counters::{Counters, PendingLimit};
 
 use crate::event_loop::inbox::{self, Batch, Inbox, Ring, Urgency};
 use crate::event_loop::lifecycle::{self, Life};
@@ -34,7 +34,7 @@ use crate::termination::{Termination, ThreadSlot};
 use crate::time::queue;
 use crate::time::timers::{Away, TimerHome};
 use crate::trace;
-use crate::waiters::Waiters;
+use crate::waiters::EventWaiters;
 
 /// A task that is ready to be polled.
 pub(crate) type Runnable = async_task::Runnable<TaskHome>;
@@ -44,19 +44,19 @@ pub(crate) type Runnable = async_task::Runnable<TaskHome>;
 pub(crate) struct TaskHome(pub(crate) Arc<Shared>);
 
 /// What a loop takes out of its inbox.
-pub(crate) type Mail = Batch<Runnable, Notice>;
+pub(crate) type Mail = Batch<Runnable, Message>;
 
 /// The inbox of a loop with its lock held, and so the loop's life.
-pub(crate) type Desk<'a> = inbox::Desk<'a, Runnable, Notice, Life>;
+pub(crate) type InboxGuard<'a> = inbox::InboxGuard<'a, Runnable, Message, Life>;
 
 /// A message to the loop itself.
-pub(crate) enum Notice {
+pub(crate) enum Message {
     /// Makes a task that need not be `Send`, on the loop. The task is counted when the message is accepted.
     Make(Box<dyn FnOnce(&Arc<Shared>) -> Runnable + Send>),
     /// The last handle of a loop-bound value was dropped.
-    Unbind(arena::Key),
+    Unbind(arena::ArenaKey),
     /// A timer of this loop was dropped or reset on another thread.
-    Timer(queue::Key, Away),
+    Timer(queue::TimerKey, Away),
 }
 
 /// A descriptor that a loop watches, or will watch; see [`io::watched`](crate::io::watched).
@@ -98,15 +98,15 @@ pub(crate) trait Parent: Send + Sync {
     /// Whether there is a user's handle of the group.
     fn has_handles(&self) -> bool;
     /// Keeps a thread, to be joined when the group has ended.
-    fn adopt_thread(&self, slot: &ThreadSlot);
+    fn add_thread(&self, slot: &ThreadSlot);
     /// Forgets a thread that could not be started.
-    fn disown_thread(&self, slot: &ThreadSlot);
+    fn remove_thread(&self, slot: &ThreadSlot);
     /// Notes that a loop was asked to end, or has ended.
     fn note_leaving(&self);
     /// Loop `index` has nothing to do: a drain of the group may be over.
-    fn rests(&self, index: usize);
+    fn note_idle(&self, index: usize);
     /// Loop `index` is about to take something in.
-    fn stirs(&self, index: usize);
+    fn note_busy(&self, index: usize);
     /// A loop that drains with its group has found the deadline passed.
     fn time_out(&self);
     /// Loop `index` has ended; a drain of the others may be over.
@@ -127,15 +127,15 @@ pub(crate) struct LoopParts {
 pub(crate) struct Shared {
     pub(crate) index: usize,
     /// The mailbox; under its lock, the life of the loop.
-    pub(crate) inbox: Inbox<Runnable, Notice, Life>,
+    pub(crate) inbox: Inbox<Runnable, Message, Life>,
     pub(crate) port: reactor::Port<Watched>,
     pub(crate) counters: Counters,
     pub(crate) gauges: Gauges,
-    pub(crate) bound: Option<Bound>,
+    pub(crate) bound: Option<PendingLimit>,
     /// `EventLoop` values in existence, the group's own one included.
     pub(crate) handles: AtomicUsize,
     /// Futures that wait for the start of the shutdown.
-    pub(crate) shutdown_waiters: Mutex<Waiters>,
+    pub(crate) shutdown_waiters: Mutex<EventWaiters>,
     pub(crate) termination: Arc<Termination>,
     pub(crate) panics: PanicReporter,
     pub(crate) config: Arc<Config>,
@@ -173,7 +173,7 @@ impl Shared {
 
     /// Rings the bell if the inbox asks for it.
     #[inline]
-    pub(crate) fn answer(&self, ring: Ring) {
+    pub(crate) fn ring_if_needed(&self, ring: Ring) {
         if ring == Ring::Needed {
             self.ring();
         }
@@ -193,17 +193,17 @@ impl Shared {
 
     /// Has the loop take a turn: something has changed that it checks in every turn.
     pub(crate) fn nudge(&self) {
-        self.answer(self.inbox.open().nudge());
+        self.ring_if_needed(self.inbox.lock().nudge());
     }
 
     /// Leaves a message for the loop.
-    pub(crate) fn post(&self, notice: Notice) {
-        self.answer(self.inbox.post(notice, Urgency::Now));
+    pub(crate) fn post(&self, message: Message) {
+        self.ring_if_needed(self.inbox.post(message, Urgency::Now));
     }
 
     /// Returns the number of tasks ever accepted.
     pub(crate) fn accepted(&self) -> u64 {
-        self.counters.accepted_at_home() + self.inbox.accepted()
+        self.counters.accepted_local() + self.inbox.accepted()
     }
 
     /// Whether no task is queued or live: on the loop's own thread, or with its inbox held.
@@ -241,7 +241,7 @@ impl Shared {
                 }
             }
             // The group's own one as well: the loop has ended. Only wakers may keep it.
-            1 => self.termination.abandon(),
+            1 => self.termination.release_threads(),
             _ => {}
         }
     }
@@ -256,8 +256,8 @@ impl Shared {
 }
 
 impl TimerHome for Shared {
-    fn notify(&self, key: queue::Key, away: Away) {
-        self.post(Notice::Timer(key, away));
+    fn notify(&self, key: queue::TimerKey, away: Away) {
+        self.post(Message::Timer(key, away));
     }
 }
 

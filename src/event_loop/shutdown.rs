@@ -29,8 +29,8 @@ use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::Asked;
 use crate::event_loop::local::Local;
 use crate::event_loop::pace::SLICE;
-use crate::event_loop::shared::{Desk, Mail, Shared};
-use crate::event_loop::terms::{Request, Scope, Terms, Until};
+use crate::event_loop::shared::{InboxGuard, Mail, Shared};
+use crate::event_loop::terms::{DrainScope, EndCondition, ShutdownRequest, ShutdownTerms};
 use crate::panic::PanicSite;
 use crate::reactor::Driver;
 use crate::report::Cause;
@@ -39,21 +39,25 @@ use crate::trace;
 
 impl Shared {
     /// Asks this loop alone to end.
-    pub(crate) fn request(self: &Arc<Shared>, request: Request) {
+    pub(crate) fn request(self: &Arc<Shared>, request: ShutdownRequest) {
         let now = self.config.clock.now();
         self.parent.note_leaving();
-        let (asked, ring) = Shared::ask(&mut self.inbox.open(), request, now);
+        let (asked, ring) = Shared::ask(&mut self.inbox.lock(), request, now);
         // The loop hears of it first: whoever waits for the request is foreign code, and may take its time.
-        self.answer(ring);
+        self.ring_if_needed(ring);
         self.follow(asked);
     }
 
     /// Notes a request, with the inbox held: a loop that is about to sleep must not miss it.
-    pub(crate) fn ask(desk: &mut Desk<'_>, request: Request, now: Instant) -> (Asked, Ring) {
-        let asked = desk.edit(|life| life.request(request, now));
+    pub(crate) fn ask(
+        guard: &mut InboxGuard<'_>,
+        request: ShutdownRequest,
+        now: Instant,
+    ) -> (Asked, Ring) {
+        let asked = guard.edit(|life| life.request(request, now));
         let ring = match asked {
             Asked::TooLate => Ring::NotNeeded,
-            _ => desk.nudge(),
+            _ => guard.nudge(),
         };
         (asked, ring)
     }
@@ -85,7 +89,7 @@ pub(crate) struct ShuttingDown {
     last_activity: Instant,
     seen: Activity,
     /// The group was told that this loop rests.
-    resting: bool,
+    idle: bool,
     /// Hooks have begun to run, and let others in between.
     hooks_under_way: bool,
 }
@@ -106,35 +110,35 @@ impl Activity {
 }
 
 impl ShuttingDown {
-    /// Begins now, in the turn that notices the request: what this turn ran was activity, and a
-    /// loop with nothing to run notices at once.
+    /// Begins now, in the turn that messages the request: what this turn ran was activity, and a
+    /// loop with nothing to run messages at once.
     pub(crate) fn begin(local: &Local, now: Instant) -> ShuttingDown {
         ShuttingDown {
             last_activity: now,
             seen: Activity::of(local),
-            resting: false,
+            idle: false,
             hooks_under_way: false,
         }
     }
 
-    pub(crate) fn is_resting(&self) -> bool {
-        self.resting
+    pub(crate) fn is_idle(&self) -> bool {
+        self.idle
     }
 
     /// Tells the group that this loop is about to take something in, if it rests.
-    pub(crate) fn stir(&mut self, shared: &Shared) {
-        if std::mem::take(&mut self.resting) {
-            shared.parent.stirs(shared.index);
+    pub(crate) fn note_busy(&mut self, shared: &Shared) {
+        if std::mem::take(&mut self.idle) {
+            shared.parent.note_busy(shared.index);
         }
     }
 
     /// Looks where the shutdown stands, and closes the gate if it is over.
     pub(crate) fn outlook(&mut self, local: &Local, now: Instant) -> Outlook {
         let shared = &local.shared;
-        let desk = shared.inbox.open();
-        let (decided, terms) = (desk.gate().decided(), desk.gate().terms());
-        let hooks = !desk.gate().hooks.is_empty();
-        drop(desk);
+        let guard = shared.inbox.lock();
+        let (decided, terms) = (guard.gate().decided(), guard.gate().terms());
+        let hooks = !guard.gate().hooks.is_empty();
+        drop(guard);
         if let Some(cause) = decided {
             return Outlook::End(cause);
         }
@@ -147,7 +151,7 @@ impl ShuttingDown {
         let late = terms.deadline.is_some_and(|deadline| now >= deadline);
         let queued = local.queued() > 0 || shared.inbox.has_mail();
         if hooks && !late && (!queued || self.hooks_under_way) {
-            self.stir(shared);
+            self.note_busy(shared);
             self.hooks_under_way = run_waiting_hooks(local, now);
             // They take their time, and the quiet period begins when they are done.
             self.last_activity = shared.config.clock.now();
@@ -161,8 +165,8 @@ impl ShuttingDown {
             }
         }
         let quiet_at = match terms.until {
-            Until::Quiet(quiet) => self.last_activity.checked_add(quiet),
-            Until::Drained(_) | Until::Now => None,
+            EndCondition::Quiet(quiet) => self.last_activity.checked_add(quiet),
+            EndCondition::Drained(_) | EndCondition::Now => None,
         };
         if idle && quiet_at.is_some_and(|quiet_at| now >= quiet_at) {
             if shared.close_if_empty(Cause::Quiet) {
@@ -180,16 +184,18 @@ impl ShuttingDown {
     }
 
     /// A loop at rest ends, if its terms say so; if it drains with its group, that decides.
-    fn rest(&mut self, local: &Local, terms: &Terms) -> Option<Cause> {
+    fn rest(&mut self, local: &Local, terms: &ShutdownTerms) -> Option<Cause> {
         let shared = &local.shared;
         let cause = match terms.until {
-            Until::Drained(Scope::Loop) => Cause::Drained,
-            Until::Quiet(_) if shared.is_unreachable() => Cause::Idle,
-            Until::Quiet(_) | Until::Drained(Scope::Group) | Until::Now => {
-                if !std::mem::replace(&mut self.resting, true) {
-                    shared.parent.rests(shared.index);
+            EndCondition::Drained(DrainScope::Loop) => Cause::Drained,
+            EndCondition::Quiet(_) if shared.is_unreachable() => Cause::Idle,
+            EndCondition::Quiet(_)
+            | EndCondition::Drained(DrainScope::Group)
+            | EndCondition::Now => {
+                if !std::mem::replace(&mut self.idle, true) {
+                    shared.parent.note_idle(shared.index);
                 }
-                return shared.inbox.open().gate().decided();
+                return shared.inbox.lock().gate().decided();
             }
         };
         shared.close_if_empty(cause).then_some(cause)
@@ -197,8 +203,8 @@ impl ShuttingDown {
 }
 
 /// Closes the gate at the deadline: of all loops, if they drain together.
-fn time_out(shared: &Shared, terms: &Terms) -> Cause {
-    if terms.until == Until::Drained(Scope::Group) {
+fn time_out(shared: &Shared, terms: &ShutdownTerms) -> Cause {
+    if terms.until == EndCondition::Drained(DrainScope::Group) {
         shared.parent.time_out();
     }
     shared.close(Cause::Timeout)
@@ -207,10 +213,10 @@ fn time_out(shared: &Shared, terms: &Terms) -> Cause {
 impl Shared {
     /// Closes the gate, unless something has come in since the loop looked: then it goes on.
     fn close_if_empty(&self, cause: Cause) -> bool {
-        let mut desk = self.inbox.open();
-        let empty = desk.is_empty() && desk.gate().hooks.is_empty();
+        let mut guard = self.inbox.lock();
+        let empty = guard.is_empty() && guard.gate().hooks.is_empty();
         if empty {
-            desk.edit(|life| life.close(cause));
+            guard.edit(|life| life.close(cause));
         }
         empty
     }
@@ -218,8 +224,8 @@ impl Shared {
     /// Closes the gate, and returns the cause: that of whoever closed it first.
     fn close(&self, cause: Cause) -> Cause {
         self.parent.note_leaving();
-        let mut desk = self.inbox.open();
-        desk.edit(|life| {
+        let mut guard = self.inbox.lock();
+        guard.edit(|life| {
             life.close(cause);
             life.decided().unwrap_or(cause)
         })
@@ -229,7 +235,7 @@ impl Shared {
 /// Runs the hooks that are waiting now, for a slice of time; what they add waits for the next round. Says whether
 /// some are left that were there.
 fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
-    let fence = local.shared.inbox.open().gate().hooks.fence();
+    let fence = local.shared.inbox.lock().gate().hooks.fence();
     let is_over = || {
         local
             .shared
@@ -244,13 +250,13 @@ fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
 
 /// Runs hooks, one at least, until none is left or `is_over` says so; says whether it did.
 fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
-    let next = || local.shared.inbox.open().edit(|life| life.hooks.pop(fence));
+    let next = || local.shared.inbox.lock().edit(|life| life.hooks.pop(fence));
     while let Some(Hook { call, location }) = next() {
         let site = PanicSite::ShutdownHook;
         let returned = local.shared.panics.call_from(site, Some(location), call);
         local.shared.counters.hook_run(returned.is_none());
         if is_over() {
-            local.shared.inbox.open().edit(|life| life.hooks.rest());
+            local.shared.inbox.lock().edit(|life| life.hooks.rest());
             return true;
         }
     }
@@ -266,7 +272,7 @@ pub(crate) fn take_down(
 ) -> Cause {
     let shared = &local.shared;
     // It may rest as far as the group knows, and hooks and tasks of it run once more.
-    shared.parent.stirs(shared.index);
+    shared.parent.note_busy(shared.index);
     let decided = shared.close(cause);
     // A loop that fails has failed, whatever was asked of it.
     let cause = if cause == Cause::Failed {
@@ -323,9 +329,9 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
             }
             continue;
         }
-        let mut desk = shared.inbox.open();
-        if desk.is_empty() {
-            desk.edit(|life| life.seal());
+        let mut guard = shared.inbox.lock();
+        if guard.is_empty() {
+            guard.edit(|life| life.seal());
             return;
         }
     }

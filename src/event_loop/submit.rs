@@ -9,7 +9,7 @@ use std::panic::Location;
 
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
-use crate::event_loop::counters::End;
+use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::shared::Shared;
@@ -274,14 +274,14 @@ impl EventLoop {
             return Err(Rejected::new(call, reason));
         }
         let counters = &shared.counters;
-        counters.accept_at_home();
+        counters.accept_local();
         counters.begin();
-        let mut end = End::Panicked;
+        let mut end = TaskEnd::Panicked;
         shared
             .panics
             .call_from(PanicSite::Task, Some(location), || {
                 call();
-                end = End::Completed;
+                end = TaskEnd::Completed;
             });
         counters.end(end);
         Ok(())

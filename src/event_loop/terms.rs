@@ -11,27 +11,33 @@ pub(crate) const QUIET: Duration = Duration::from_secs(2);
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Validates the terms of a graceful shutdown.
-pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<Request> {
+pub(crate) fn graceful(quiet: Duration, timeout: Duration) -> io::Result<ShutdownRequest> {
     if timeout < quiet {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("timeout ({timeout:?}) must not be shorter than quiet ({quiet:?})"),
         ));
     }
-    Ok(Request::Graceful { quiet, timeout })
+    Ok(ShutdownRequest::Graceful { quiet, timeout })
 }
 
 /// A request to shut down.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Request {
-    Graceful { quiet: Duration, timeout: Duration },
-    Drain { scope: Scope, timeout: Duration },
+pub(crate) enum ShutdownRequest {
+    Graceful {
+        quiet: Duration,
+        timeout: Duration,
+    },
+    Drain {
+        scope: DrainScope,
+        timeout: Duration,
+    },
     Now,
 }
 
 /// The tasks that a drain waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum DrainScope {
     Loop,
     /// All loops of the group: they end together, so that tasks can submit to each other until the end.
     Group,
@@ -39,38 +45,44 @@ pub(crate) enum Scope {
 
 /// The shutdown requested so far, if any.
 #[derive(Debug, Default)]
-pub(crate) struct Control(Option<Terms>);
+pub(crate) struct ShutdownControl(Option<ShutdownTerms>);
 
 /// The terms that apply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct ShutdownTerms {
     pub(crate) requested_at: Instant,
-    pub(crate) until: Until,
+    pub(crate) until: EndCondition,
     /// `None` if it is beyond the range of the clock.
     pub(crate) deadline: Option<Instant>,
 }
 
 /// What ends a shutdown besides its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum EndCondition {
     Quiet(Duration),
-    Drained(Scope),
+    Drained(DrainScope),
     Now,
 }
 
-impl Control {
+impl ShutdownControl {
     /// Records a request; returns whether it changes anything.
-    pub(crate) fn note(&mut self, request: Request, now: Instant) -> bool {
+    pub(crate) fn note(&mut self, request: ShutdownRequest, now: Instant) -> bool {
         match (&mut self.0, request) {
-            (Some(terms), Request::Now) if terms.until != Until::Now => terms.until = Until::Now,
+            (Some(terms), ShutdownRequest::Now) if terms.until != EndCondition::Now => {
+                terms.until = EndCondition::Now
+            }
             (Some(_), _) => return false,
             (none, request) => {
                 let (until, timeout) = match request {
-                    Request::Graceful { quiet, timeout } => (Until::Quiet(quiet), timeout),
-                    Request::Drain { scope, timeout } => (Until::Drained(scope), timeout),
-                    Request::Now => (Until::Now, Duration::ZERO),
+                    ShutdownRequest::Graceful { quiet, timeout } => {
+                        (EndCondition::Quiet(quiet), timeout)
+                    }
+                    ShutdownRequest::Drain { scope, timeout } => {
+                        (EndCondition::Drained(scope), timeout)
+                    }
+                    ShutdownRequest::Now => (EndCondition::Now, Duration::ZERO),
                 };
-                *none = Some(Terms {
+                *none = Some(ShutdownTerms {
                     requested_at: now,
                     until,
                     deadline: now.checked_add(timeout),
@@ -84,7 +96,7 @@ impl Control {
         self.0.is_some()
     }
 
-    pub(crate) fn terms(&self) -> Option<Terms> {
+    pub(crate) fn terms(&self) -> Option<ShutdownTerms> {
         self.0
     }
 }

@@ -11,7 +11,7 @@ use crate::error::RejectReason;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
 use crate::event_loop::state::State;
-use crate::event_loop::terms::{self, Request};
+use crate::event_loop::terms::{self, ShutdownRequest};
 use crate::group::end::GroupEnd;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
@@ -62,13 +62,13 @@ impl Keys {
 }
 
 /// What all user handles of a group share: its drop asks the loops to end.
-pub(crate) struct Token {
+pub(crate) struct HandleToken {
     core: Arc<GroupCore>,
 }
 
-impl Token {
-    pub(crate) fn new(core: Arc<GroupCore>) -> Token {
-        Token { core }
+impl HandleToken {
+    pub(crate) fn new(core: Arc<GroupCore>) -> HandleToken {
+        HandleToken { core }
     }
 
     pub(crate) fn core(&self) -> &Arc<GroupCore> {
@@ -76,9 +76,9 @@ impl Token {
     }
 }
 
-impl Drop for Token {
+impl Drop for HandleToken {
     fn drop(&mut self) {
-        self.core.request(Request::Graceful {
+        self.core.request(ShutdownRequest::Graceful {
             quiet: Duration::ZERO,
             timeout: terms::TIMEOUT,
         });
@@ -88,7 +88,7 @@ impl Drop for Token {
 impl Drop for GroupCore {
     fn drop(&mut self) {
         // A waker may keep a loop, and by that the end of its group; it need not keep the stacks of their threads.
-        self.end.termination.abandon();
+        self.end.termination.release_threads();
     }
 }
 
@@ -175,13 +175,13 @@ impl GroupCore {
         future: F,
         location: &'static Location<'static>,
     ) -> JoinHandle<F::Output> {
-        self.end.termination.count_stray();
+        self.end.termination.count_rejected();
         self.panics
             .drop(PanicSite::Destructor, Some(location), future);
         JoinHandle::refused(RejectReason::NoSuchLoop)
     }
 
-    pub(crate) fn request(&self, request: Request) {
+    pub(crate) fn request(&self, request: ShutdownRequest) {
         let now = self.loops[0].shared().config.clock.now();
         self.end.request(request, now);
     }

@@ -1,4 +1,4 @@
-//! The end of a group: one object that every loop tells where it stands, and that alone says when a drain is over.
+//! The end of a group: one object that every loop tells where it statuses, and that alone says when a drain is over.
 //!
 //! - A loop that shuts down tells when it comes to rest (nothing queued, nothing live, no hook waiting or running),
 //!   when it stirs again, before it takes anything in, and when it has ended, whatever the cause. A loop that has said
@@ -17,7 +17,7 @@
 //! ```text
 //!            ┌──stirs──┐
 //!            ▼         │
-//!          Busy ──rests──▶ Resting ──ended──▶ Ended
+//!          Busy ──rests──▶ Idle ──ended──▶ Ended
 //!            └───────────────ended──────────────▲
 //! ```
 
@@ -26,8 +26,8 @@ use std::time::Instant;
 
 use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::{Asked, Phase};
-use crate::event_loop::shared::{Desk, Shared};
-use crate::event_loop::terms::{Request, Scope, Until};
+use crate::event_loop::shared::{InboxGuard, Shared};
+use crate::event_loop::terms::{DrainScope, EndCondition, ShutdownRequest};
 use crate::report::Cause;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use crate::termination::Termination;
@@ -43,15 +43,15 @@ pub(crate) struct GroupEnd {
 }
 
 struct Tally {
-    stands: Box<[Stand]>,
+    statuses: Box<[LoopStatus]>,
     busy: usize,
 }
 
 /// What a loop has told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum LoopStatus {
     Busy,
-    Resting,
+    Idle,
     Ended,
 }
 
@@ -60,7 +60,7 @@ impl GroupEnd {
         GroupEnd {
             loops: OnceLock::new(),
             tally: Mutex::new(Tally {
-                stands: vec![Stand::Busy; loops].into(),
+                statuses: vec![LoopStatus::Busy; loops].into(),
                 busy: loops,
             }),
             some_leave: AtomicBool::new(false),
@@ -86,20 +86,20 @@ impl GroupEnd {
     }
 
     /// Loop `index` has nothing to do; the drain may be over.
-    pub(crate) fn rests(&self, index: usize) {
-        let tally = self.note(index, Stand::Resting);
+    pub(crate) fn note_idle(&self, index: usize) {
+        let tally = self.note(index, LoopStatus::Idle);
         self.close_if_over(tally);
     }
 
     /// Loop `index` is about to take something in.
-    pub(crate) fn stirs(&self, index: usize) {
-        drop(self.note(index, Stand::Busy));
+    pub(crate) fn note_busy(&self, index: usize) {
+        drop(self.note(index, LoopStatus::Busy));
     }
 
     /// Loop `index` has ended; the drain of the others may be over.
     pub(crate) fn ended(&self, index: usize) {
         self.note_leaving();
-        let tally = self.note(index, Stand::Ended);
+        let tally = self.note(index, LoopStatus::Ended);
         self.close_if_over(tally);
     }
 
@@ -107,39 +107,39 @@ impl GroupEnd {
     pub(crate) fn time_out(&self) {
         let _tally = self.tally.lock();
         let loops = self.members();
-        let mut desks = open_all(&loops);
+        let mut guards = lock_all(&loops);
         // An idle group that is given no time at all has drained nevertheless. Loops that have not come to say so are
-        // asked by their books, which stand still while nothing is live and nothing comes in.
-        let at_rest = |(one, desk): (&Arc<Shared>, &Desk<'_>)| {
-            one.is_at_rest() && desk.is_empty() && desk.gate().hooks.is_at_rest()
+        // asked by their books, which status still while nothing is live and nothing comes in.
+        let at_rest = |(one, guard): (&Arc<Shared>, &InboxGuard<'_>)| {
+            one.is_at_rest() && guard.is_empty() && guard.gate().hooks.is_at_rest()
         };
-        let drained = loops.iter().zip(&desks).all(at_rest);
+        let drained = loops.iter().zip(&guards).all(at_rest);
         let cause = if drained {
             Cause::Drained
         } else {
             Cause::Timeout
         };
-        let rings = close_members(&mut desks, cause);
-        drop(desks);
-        answer_all(&loops, rings);
+        let rings = close_members(&mut guards, cause);
+        drop(guards);
+        ring_all(&loops, rings);
     }
 
     /// Asks every loop to end, in one step.
-    pub(crate) fn request(&self, request: Request, now: Instant) {
+    pub(crate) fn request(&self, request: ShutdownRequest, now: Instant) {
         self.note_leaving();
         let loops = self.members();
-        let mut desks = open_all(&loops);
-        let asked: Vec<(Asked, Ring)> = desks
+        let mut guards = lock_all(&loops);
+        let asked: Vec<(Asked, Ring)> = guards
             .iter_mut()
-            .map(|desk| Shared::ask(desk, request, now))
+            .map(|guard| Shared::ask(guard, request, now))
             .collect();
-        drop(desks);
+        drop(guards);
         // The loops hear of it first: whoever waits for the request is foreign code, and may take its time.
         let asked: Vec<Asked> = loops
             .iter()
             .zip(asked)
             .map(|(one, (asked, ring))| {
-                one.answer(ring);
+                one.ring_if_needed(ring);
                 asked
             })
             .collect();
@@ -154,11 +154,11 @@ impl GroupEnd {
         }
     }
 
-    fn note(&self, index: usize, stand: Stand) -> MutexGuard<'_, Tally> {
+    fn note(&self, index: usize, status: LoopStatus) -> MutexGuard<'_, Tally> {
         let mut tally = self.tally.lock();
-        let before = std::mem::replace(&mut tally.stands[index], stand);
-        tally.busy += usize::from(stand == Stand::Busy);
-        tally.busy -= usize::from(before == Stand::Busy);
+        let before = std::mem::replace(&mut tally.statuses[index], status);
+        tally.busy += usize::from(status == LoopStatus::Busy);
+        tally.busy -= usize::from(before == LoopStatus::Busy);
         tally
     }
 
@@ -168,18 +168,18 @@ impl GroupEnd {
             return;
         }
         let loops = self.members();
-        let mut desks = open_all(&loops);
-        let over = desks
+        let mut guards = lock_all(&loops);
+        let over = guards
             .iter()
-            .all(|desk| desk.is_empty() && desk.gate().hooks.is_empty());
+            .all(|guard| guard.is_empty() && guard.gate().hooks.is_empty());
         let rings = if over {
-            close_members(&mut desks, Cause::Drained)
+            close_members(&mut guards, Cause::Drained)
         } else {
             Vec::new()
         };
-        drop(desks);
+        drop(guards);
         drop(tally);
-        answer_all(&loops, rings);
+        ring_all(&loops, rings);
     }
 
     /// The loops; all of them, for one that is gone has neither handles nor a group.
@@ -190,27 +190,28 @@ impl GroupEnd {
 }
 
 /// Takes the locks of all inboxes, in order.
-fn open_all(loops: &[Arc<Shared>]) -> Vec<Desk<'_>> {
-    loops.iter().map(|one| one.inbox.open()).collect()
+fn lock_all(loops: &[Arc<Shared>]) -> Vec<InboxGuard<'_>> {
+    loops.iter().map(|one| one.inbox.lock()).collect()
 }
 
 /// Closes the gates of the loops that drain with their group.
-fn close_members(desks: &mut [Desk<'_>], cause: Cause) -> Vec<Ring> {
-    let close = |desk: &mut Desk<'_>| {
-        let life = desk.gate();
-        let drains = life.terms().map(|terms| terms.until) == Some(Until::Drained(Scope::Group));
+fn close_members(guards: &mut [InboxGuard<'_>], cause: Cause) -> Vec<Ring> {
+    let close = |guard: &mut InboxGuard<'_>| {
+        let life = guard.gate();
+        let drains =
+            life.terms().map(|terms| terms.until) == Some(EndCondition::Drained(DrainScope::Group));
         if drains && matches!(life.phase(), Phase::ShuttingDown) {
-            desk.edit(|life| life.close(cause));
-            desk.nudge()
+            guard.edit(|life| life.close(cause));
+            guard.nudge()
         } else {
             Ring::NotNeeded
         }
     };
-    desks.iter_mut().map(close).collect()
+    guards.iter_mut().map(close).collect()
 }
 
-fn answer_all(loops: &[Arc<Shared>], rings: Vec<Ring>) {
+fn ring_all(loops: &[Arc<Shared>], rings: Vec<Ring>) {
     for (one, ring) in loops.iter().zip(rings) {
-        one.answer(ring);
+        one.ring_if_needed(ring);
     }
 }

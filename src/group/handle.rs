@@ -1,6 +1,6 @@
 //! The user's handle of a group: cheap to clone, and counted.
 //!
-//! - User handles share a [`Token`]; dropping the last one *requests* a shutdown and never blocks or
+//! - User handles share a [`HandleToken`]; dropping the last one *requests* a shutdown and never blocks or
 //!   joins, so it may happen anywhere, also on one of the group's own loops.
 //! - The loop threads own the core: it outlives the token until the last loop has ended.
 //! - A loop knows its group weakly, so there is no cycle.
@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::state::State;
-use crate::event_loop::terms::{self, Request, Scope};
-use crate::group::core::{GroupCore, Token};
+use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
+use crate::group::core::{GroupCore, HandleToken};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::termination::TerminationFuture;
@@ -51,18 +51,18 @@ use crate::termination::TerminationFuture;
 pub struct EventLoopGroup {
     core: Arc<GroupCore>,
     /// Held for its drop.
-    _token: Arc<Token>,
+    _token: Arc<HandleToken>,
 }
 
 impl EventLoopGroup {
-    pub(crate) fn from_parts(core: Arc<GroupCore>, token: Arc<Token>) -> EventLoopGroup {
+    pub(crate) fn from_parts(core: Arc<GroupCore>, token: Arc<HandleToken>) -> EventLoopGroup {
         EventLoopGroup {
             core,
             _token: token,
         }
     }
 
-    pub(crate) fn from_token(token: Arc<Token>) -> EventLoopGroup {
+    pub(crate) fn from_token(token: Arc<HandleToken>) -> EventLoopGroup {
         EventLoopGroup {
             core: Arc::clone(token.core()),
             _token: token,
@@ -279,7 +279,7 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
-        self.request(Request::Graceful {
+        self.request(ShutdownRequest::Graceful {
             quiet: terms::QUIET,
             timeout: terms::TIMEOUT,
         })
@@ -338,15 +338,15 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn drain(&self, timeout: Duration) -> TerminationFuture {
-        let scope = Scope::Group;
-        self.request(Request::Drain { scope, timeout })
+        let scope = DrainScope::Group;
+        self.request(ShutdownRequest::Drain { scope, timeout })
     }
 
     /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.
     ///
     /// When it has returned, nothing new is accepted. Shutdown hooks run all the same.
     pub fn shutdown_now(&self) -> TerminationFuture {
-        self.request(Request::Now)
+        self.request(ShutdownRequest::Now)
     }
 
     /// Observes the end of the group without asking for it.
@@ -373,7 +373,7 @@ impl EventLoopGroup {
         self.core.loops.iter().all(|one| ask(one.state()))
     }
 
-    fn request(&self, request: Request) -> TerminationFuture {
+    fn request(&self, request: ShutdownRequest) -> TerminationFuture {
         self.core.request(request);
         self.termination()
     }
@@ -394,7 +394,7 @@ impl EventLoop {
     /// ```
     pub fn parent(&self) -> Option<EventLoopGroup> {
         let token = self.shared().parent.handles()?;
-        let token = token.downcast::<Token>().ok()?;
+        let token = token.downcast::<HandleToken>().ok()?;
         Some(EventLoopGroup::from_token(token))
     }
 }

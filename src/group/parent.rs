@@ -9,7 +9,7 @@ use std::io;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::loop_thread::LoopThread;
 use crate::event_loop::shared::{LoopParts, Parent, Shared};
-use crate::group::core::{GroupCore, Token};
+use crate::group::core::{GroupCore, HandleToken};
 use crate::group::end::GroupEnd;
 use crate::panic::PanicSite;
 use crate::reject_policy::{RejectPolicy, Verdict};
@@ -21,7 +21,7 @@ use crate::this_thread;
 /// The side of a group that its loops see.
 pub(crate) struct GroupParent {
     pub(crate) core: Weak<GroupCore>,
-    pub(crate) token: Weak<Token>,
+    pub(crate) token: Weak<HandleToken>,
     pub(crate) end: Arc<GroupEnd>,
     pub(crate) callbacks: Callbacks,
 }
@@ -93,24 +93,24 @@ impl Parent for GroupParent {
         self.token.strong_count() > 0
     }
 
-    fn adopt_thread(&self, slot: &ThreadSlot) {
-        self.end.termination.adopt(Arc::clone(slot));
+    fn add_thread(&self, slot: &ThreadSlot) {
+        self.end.termination.add_thread(Arc::clone(slot));
     }
 
-    fn disown_thread(&self, slot: &ThreadSlot) {
-        self.end.termination.disown(slot);
+    fn remove_thread(&self, slot: &ThreadSlot) {
+        self.end.termination.remove_thread(slot);
     }
 
     fn note_leaving(&self) {
         self.end.note_leaving();
     }
 
-    fn rests(&self, index: usize) {
-        self.end.rests(index);
+    fn note_idle(&self, index: usize) {
+        self.end.note_idle(index);
     }
 
-    fn stirs(&self, index: usize) {
-        self.end.stirs(index);
+    fn note_busy(&self, index: usize) {
+        self.end.note_busy(index);
     }
 
     fn time_out(&self) {

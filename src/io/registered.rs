@@ -21,7 +21,8 @@ use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Watched;
 use crate::io::watched::shut;
-use crate::reactor::source::{Direction, Enlisted, Look, Source, Tick};
+use crate::reactor::direction::Direction;
+use crate::reactor::source::{Enlisted, Readiness, Source, Tick};
 use crate::sync::Arc;
 
 /// A descriptor whose readiness can be awaited.
@@ -180,13 +181,13 @@ impl<T: AsFd> Registered<T> {
             return operation(self.get_ref());
         };
         let looks = directions(interest)
-            .map(|direction| direction.map(|direction| (direction, source.look(direction))));
+            .map(|direction| direction.map(|direction| (direction, source.readiness(direction))));
         let mut ready = [None; 2];
         for (ready, look) in ready.iter_mut().zip(looks) {
             *ready = match look {
-                Some((_, Look::Shut)) => return Err(shut()),
-                Some((direction, Look::Ready(tick))) => Some((direction, tick)),
-                Some((_, Look::NotReady)) | None => None,
+                Some((_, Readiness::Shut)) => return Err(shut()),
+                Some((direction, Readiness::Ready(tick))) => Some((direction, tick)),
+                Some((_, Readiness::NotReady)) | None => None,
             };
         }
         if ready == [None; 2] {
@@ -237,7 +238,7 @@ impl<T: AsFd> Registered<T> {
         mut operation: impl FnMut(&T) -> io::Result<R>,
         short: impl Fn(&R) -> Short,
     ) -> Poll<io::Result<R>> {
-        ready!(budget::poll_go_on(cx));
+        ready!(budget::poll_proceed(cx));
         if let Some(result) = self.try_unregistered(&mut operation) {
             return Poll::Ready(result);
         }
@@ -272,7 +273,7 @@ impl<T: AsFd> Registered<T> {
     }
 
     fn poll_wait(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(budget::poll_go_on(cx));
+        ready!(budget::poll_proceed(cx));
         self.poll_ready(direction, cx).map_ok(drop)
     }
 
@@ -281,7 +282,7 @@ impl<T: AsFd> Registered<T> {
             let spare = source.store(direction, cx.waker().clone());
             // The waker is stored first and readiness read again afterwards: see the invariants of
             // `Source`.
-            let look = source.look(direction);
+            let look = source.readiness(direction);
             Enlisted { look, spare }
         })
     }
@@ -297,20 +298,20 @@ impl<T: AsFd> Registered<T> {
     ) -> Poll<Ready<'_>> {
         let source = self.watched.source_of(self.as_raw_fd());
         let ready = source.and_then(|mut source| {
-            let mut look = source.look(direction);
-            if look == Look::Shut {
+            let mut look = source.readiness(direction);
+            if look == Readiness::Shut {
                 source = self.watched.move_on(self.as_raw_fd())?;
-                look = source.look(direction);
+                look = source.readiness(direction);
             }
-            if look == Look::NotReady {
+            if look == Readiness::NotReady {
                 let enlisted = enlist(source);
                 look = enlisted.look;
                 drop(enlisted.spare);
             }
             match look {
-                Look::Ready(tick) => Ok(Some((source, tick))),
-                Look::Shut => Err(shut()),
-                Look::NotReady => Ok(None),
+                Readiness::Ready(tick) => Ok(Some((source, tick))),
+                Readiness::Shut => Err(shut()),
+                Readiness::NotReady => Ok(None),
             }
         });
         let Some(ready) = ready.transpose() else {

@@ -14,8 +14,9 @@ use std::task::{Context, Poll, ready};
 
 use crate::event_loop::{budget, context};
 use crate::io::registered::{Ready, Registered, would_block};
-use crate::reactor::crowd::{Aim, Key};
-use crate::reactor::source::{Direction, Handover};
+use crate::reactor::direction::Direction;
+use crate::reactor::source::Handover;
+use crate::reactor::wait_list::{Intent, WaitKey};
 
 impl<T: AsFd> Registered<T> {
     /// Waits until it is readable, or the peer has closed.
@@ -47,13 +48,13 @@ impl<T: AsFd> Registered<T> {
         direction: Direction,
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        let mut waiter = Waiter::new(self, direction, Aim::Take);
+        let mut waiter = Waiter::new(self, direction, Intent::Operate);
         poll_fn(|cx| waiter.poll_io(cx, &mut operation)).await
     }
 
     async fn wait(&self, direction: Direction) -> io::Result<()> {
-        budget::go_on().await;
-        let mut waiter = Waiter::new(self, direction, Aim::Know);
+        budget::proceed().await;
+        let mut waiter = Waiter::new(self, direction, Intent::Observe);
         poll_fn(|cx| waiter.poll_ready(cx)).await.map(drop)
     }
 }
@@ -64,17 +65,17 @@ impl<T: AsFd> Registered<T> {
 pub(crate) struct Waiter<'a, T: AsFd> {
     registered: &'a Registered<T>,
     direction: Direction,
-    aim: Aim,
-    key: Option<Key>,
+    intent: Intent,
+    key: Option<WaitKey>,
 }
 
 impl<'a, T: AsFd> Waiter<'a, T> {
     /// Creates a waiter without an entry in the wait list: it gets one when it first has to wait.
-    pub(crate) fn new(registered: &'a Registered<T>, direction: Direction, aim: Aim) -> Self {
+    pub(crate) fn new(registered: &'a Registered<T>, direction: Direction, intent: Intent) -> Self {
         Waiter {
             registered,
             direction,
-            aim,
+            intent,
             key: None,
         }
     }
@@ -86,7 +87,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         operation: &mut impl FnMut(&T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         if self.key.is_none() {
-            ready!(budget::poll_go_on(cx));
+            ready!(budget::poll_proceed(cx));
             if let Some(result) = self.registered.try_unregistered(operation) {
                 return Poll::Ready(result);
             }
@@ -113,11 +114,11 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         let Waiter {
             registered,
             direction,
-            aim,
+            intent,
             ref mut key,
         } = *self;
         registered.poll_ready_or(direction, |source| {
-            source.enlist(key, direction, aim, cx.waker().clone())
+            source.enlist(key, direction, intent, cx.waker().clone())
         })
     }
 

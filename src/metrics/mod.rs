@@ -1,8 +1,8 @@
-//! A look at loops at work: how often they polled, parked, were woken and by whom.
+//! Metrics of running loops: polls, parks, and wakes by their origin.
 //!
-//! A snapshot may be taken at any time, on any thread, and costs the loops nothing: they count anyway, in
-//! plain numbers of their own. Its figures are a little apart from each other while the loops work, and add
-//! up when they rest.
+//! A snapshot may be taken at any time, on any thread, and costs the loops nothing: they count anyway,
+//! in plain counters of their own. While the loops work, the values of a snapshot are not taken at
+//! exactly the same instant; once the loops are idle, they add up.
 
 pub(crate) mod gauges;
 
@@ -15,9 +15,10 @@ use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
 use crate::report::Figures;
 
-/// What one loop has done so far; see [`EventLoop::metrics`](crate::EventLoop::metrics).
+/// The metrics of one loop; see [`EventLoop::metrics`](crate::EventLoop::metrics).
 ///
-/// Its figures are a little apart from each other while the loop works, and add up when it rests.
+/// While the loop works, the values are not taken at exactly the same instant; once it is idle, they
+/// add up.
 ///
 /// # Examples
 ///
@@ -26,14 +27,14 @@ use crate::report::Figures;
 ///
 /// let group = EventLoopGroup::builder().loops(1).measure_time(true).build()?;
 /// group.block_on(group.spawn(async { loopgroup::yield_now().await })).unwrap();
-/// group.shutdown_now().wait(); // at rest, the figures add up
+/// group.shutdown_now().wait(); // now idle: the values add up
 ///
 /// let one = group.loops()[0].metrics();
 /// assert_eq!((one.index(), one.polls(), one.local_wakes(), one.timers_fired()), (0, 2, 1, 0));
 /// assert_eq!((one.accepted(), one.completed(), one.panicked(), one.cancelled()), (1, 1, 0, 0));
 /// assert_eq!((one.rejected(), one.pending(), one.live(), one.channels()), (0, 0, 0, 0));
 /// assert_eq!((one.io_events(), one.stale_events(), one.rebuilds()), (0, 0, 0));
-/// assert_eq!((one.remote_wakes(), one.outside_wakes()), (0, 0)); // by siblings, by other threads
+/// assert_eq!((one.remote_wakes(), one.outside_wakes()), (0, 0)); // by other loops, by other threads
 /// assert!(one.longest_poll() <= one.busy());
 /// println!("slept {} times, woken by {} system calls", one.parks(), one.wakeup_calls());
 /// # std::io::Result::Ok(())
@@ -59,6 +60,7 @@ pub struct LoopMetrics {
     times: Option<Times>,
 }
 
+/// The values of a group that measures time.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     busy: Duration,
@@ -118,8 +120,8 @@ impl LoopMetrics {
         self.outside_wakes
     }
 
-    /// Returns how often another thread had to end the loop's sleep: one system call each. It is small beside
-    /// the number of wakes and submissions if the loop is busy.
+    /// Returns how often another thread had to wake the sleeping loop, with one system call each. On a
+    /// busy loop this is small compared to the number of wakes and submissions.
     pub fn wakeup_calls(&self) -> u64 {
         self.wakeup_calls
     }
@@ -134,7 +136,7 @@ impl LoopMetrics {
         self.io_events
     }
 
-    /// Returns how many of them were for channels that were gone.
+    /// Returns how many of these events were for channels that no longer existed.
     pub fn stale_events(&self) -> u64 {
         self.stale_events
     }
@@ -154,7 +156,7 @@ impl LoopMetrics {
         self.figures.accepted
     }
 
-    /// Returns how many tasks ran to their end.
+    /// Returns how many tasks ran to completion.
     pub fn completed(&self) -> u64 {
         self.figures.completed
     }
@@ -174,7 +176,7 @@ impl LoopMetrics {
         self.rejected
     }
 
-    /// Returns how many tasks are accepted and wait for their first poll.
+    /// Returns how many accepted tasks wait for their first poll.
     pub fn pending(&self) -> usize {
         self.pending
     }
@@ -213,8 +215,8 @@ impl LoopMetrics {
         self.times.map(|times| times.busy)
     }
 
-    /// Returns the time of the longest poll: a task that blocks the loop shows here; `None` unless the group
-    /// [measures time](crate::Builder::measure_time).
+    /// Returns the duration of the longest poll, which reveals tasks that block the loop; `None` unless
+    /// the group [measures time](crate::Builder::measure_time).
     pub fn longest_poll(&self) -> Option<Duration> {
         self.times.map(|times| times.longest_poll)
     }
@@ -242,9 +244,9 @@ impl fmt::Display for LoopMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "loop {}: {} polls, {} parks, {} I/O events, {} timers; woken {} times by itself, {} by other loops, \
-             {} from outside, {} by a system call; {} accepted, {} completed, {} panicked, {} cancelled, {} \
-             rejected; {} pending, {} live, {} channels",
+            "loop {}: {} polls, {} parks, {} I/O events, {} timers; woken {} times by itself, \
+             {} by other loops, {} from outside, {} by a system call; {} accepted, {} completed, \
+             {} panicked, {} cancelled, {} rejected; {} pending, {} live, {} channels",
             self.index,
             self.polls,
             self.parks,
@@ -274,7 +276,7 @@ impl fmt::Display for LoopMetrics {
     }
 }
 
-/// What the loops of a group have done so far, and who woke whom; see
+/// The metrics of the loops of a group, and the wakes between them; see
 /// [`EventLoopGroup::metrics`](crate::EventLoopGroup::metrics).
 ///
 /// # Examples
@@ -291,14 +293,14 @@ impl fmt::Display for LoopMetrics {
 ///
 /// let metrics = group.metrics();
 /// println!("{metrics}");
-/// assert!(metrics.wakes(Some(1), 0) <= 1); // loop 1 woke the receiver, if that was waiting already
+/// assert!(metrics.wakes(Some(1), 0) <= 1); // loop 1 woke the receiver, if it was already waiting
 /// assert!(metrics.loops()[0].polls() >= 1);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct GroupMetrics {
     loops: Vec<LoopMetrics>,
-    /// Row by row: the wakes that loop `from` sent to each loop.
+    /// `sent[from][to]`: the wakes that loop `from` sent to loop `to`.
     sent: Vec<Vec<u64>>,
 }
 
@@ -317,14 +319,14 @@ impl GroupMetrics {
         }
     }
 
-    /// Returns the loops' own figures, in order.
+    /// Returns the metrics of each loop, in order.
     pub fn loops(&self) -> &[LoopMetrics] {
         &self.loops
     }
 
-    /// Returns how many tasks of loop `to` were woken on loop `from`, or outside the group for `None`.
+    /// Returns how often a task of loop `to` was woken on loop `from`, or outside the group for `None`.
     ///
-    /// 0 for loops that the group does not have.
+    /// Returns 0 for loops that do not exist.
     ///
     /// # Examples
     ///
@@ -337,7 +339,7 @@ impl GroupMetrics {
     /// }
     /// tx.send(()).unwrap();
     /// group.block_on(waits).unwrap().unwrap();
-    /// assert!(group.metrics().wakes(None, 0) <= 1); // by this thread, if it was waiting already
+    /// assert!(group.metrics().wakes(None, 0) <= 1); // by this thread, if the task was already waiting
     /// assert_eq!(group.metrics().wakes(Some(1), 0), 0); // not by loop 1
     /// # std::io::Result::Ok(())
     /// ```

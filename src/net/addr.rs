@@ -1,4 +1,4 @@
-//! Where a socket is to go: addresses at once, host names off the loop.
+//! Addresses to bind or connect to: socket addresses directly, host names resolved off the loop.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,10 +12,10 @@ use crate::error::JoinError;
 use crate::time::here::has_timers;
 use crate::time::sleep::sleep;
 
-/// What can be bound or connected to: an address, a pair of host and port, or `"host:port"`.
+/// An address to bind or connect to: a socket address, a pair of host and port, or `"host:port"`.
 ///
-/// Host names are looked up by the system on a thread of
-/// [`blocking::unblock`](crate::blocking::unblock), so that no loop waits for them. The trait is sealed.
+/// The system resolves host names on a thread of [`blocking::unblock`](crate::blocking::unblock), so that
+/// no loop blocks on them. The trait is sealed.
 ///
 /// # Examples
 ///
@@ -35,7 +35,7 @@ pub trait ToSocketAddrs: sealed::Sealed {}
 
 impl<T: sealed::Sealed + ?Sized> ToSocketAddrs for T {}
 
-/// Addresses, or a name to look up.
+/// Addresses, or a host name to resolve.
 pub(crate) enum Target {
     Known(Vec<SocketAddr>),
     Name(String),
@@ -53,17 +53,17 @@ pub(crate) mod sealed {
 #[allow(missing_debug_implementations)]
 pub struct TargetBox(pub(crate) Target);
 
-/// Looks up whatever has to be looked up; at least one address, or an error.
+/// Resolves the host name, if there is one; returns at least one address, or an error.
 pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Result<Vec<SocketAddr>> {
     let (addresses, name) = match address.target().0 {
         Target::Known(addresses) => (addresses, String::from("an empty list")),
         Target::Name(name) => {
-            let asked = name.clone();
+            let host = name.clone();
             let look_up = move || {
-                std::net::ToSocketAddrs::to_socket_addrs(&*asked)
+                std::net::ToSocketAddrs::to_socket_addrs(&*host)
                     .map(|addresses| addresses.collect::<Vec<_>>())
             };
-            let found = blocking::unblock(look_up).await.map_err(no_answer)?;
+            let found = blocking::unblock(look_up).await.map_err(lookup_error)?;
             let found = found.map_err(|error| {
                 let hint = match error.kind() {
                     io::ErrorKind::InvalidInput => " (expected \"host:port\")",
@@ -82,10 +82,10 @@ pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Resul
     Ok(addresses)
 }
 
-/// A look-up that was not made, as an error of a socket. Not `WouldBlock`, as the system may call it: whoever tries
-/// takes that for a wait, which nobody would end.
+/// Converts the error of a look-up that did not run. The kind is never `WouldBlock`, which a failed
+/// thread start may have: the caller would take it for a socket to wait for, and nothing would wake it.
 #[cold]
-fn no_answer(error: JoinError) -> io::Error {
+fn lookup_error(error: JoinError) -> io::Error {
     let error = io::Error::from(error);
     match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::other(error),
@@ -93,8 +93,8 @@ fn no_answer(error: JoinError) -> io::Error {
     }
 }
 
-/// Tries one address after the other, each but the last for so long at most; the last error counts.
-pub(crate) async fn first_in_time<A, R, F>(
+/// Like [`try_each`], with a time limit for each address but the last.
+pub(crate) async fn try_each_with_limit<A, R, F>(
     address: &A,
     limit: Duration,
     mut attempt: impl FnMut(SocketAddr) -> F,
@@ -106,15 +106,15 @@ where
     let mut addresses = resolve(address).await?;
     let last = addresses.pop().expect("there is at least one address");
     for address in addresses {
-        if let Some(Ok(done)) = in_time(limit, attempt(address)).await {
+        if let Some(Ok(done)) = with_limit(limit, attempt(address)).await {
             return Ok(done);
         }
     }
     attempt(last).await
 }
 
-/// Awaits a future for so long at most; as long as it takes where there are no timers.
-async fn in_time<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+/// Awaits a future for at most `limit`; without a limit where there are no timers.
+async fn with_limit<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     let (mut future, mut pause) = (pin!(future), sleep(limit));
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -124,8 +124,8 @@ async fn in_time<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     .await
 }
 
-/// Tries one address after the other; the last error counts.
-pub(crate) async fn first<A, R, F>(
+/// Tries the addresses in order until an attempt succeeds; returns the last error if none does.
+pub(crate) async fn try_each<A, R, F>(
     address: &A,
     mut attempt: impl FnMut(SocketAddr) -> F,
 ) -> io::Result<R>

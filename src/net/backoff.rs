@@ -1,7 +1,8 @@
-//! Waits between attempts, where the system does not report when the next one may succeed.
+//! Delays between retries, where the system does not report when the next attempt may succeed.
 //!
-//! That is so for a connect to a full backlog, and for datagrams to the full queue of a peer that the socket is not
-//! connected to. The waits double: a short jam costs little time, and a crowd in a long one takes little of a core.
+//! - Used to connect to a Unix listener whose backlog is full, and to send a datagram to the full queue
+//!   of a peer that the socket is not connected to.
+//! - The delays double: short congestion adds little latency, and many waiting tasks use little CPU time.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -13,22 +14,23 @@ use crate::io::watched::no_loop;
 use crate::time::here::has_timers;
 use crate::time::sleep::sleep;
 
-const FIRST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_millis(100);
+const FIRST_DELAY: Duration = Duration::from_millis(1);
+const MAX_DELAY: Duration = Duration::from_millis(100);
 
-/// The waits of one operation.
+/// The delay before the next retry of one operation.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 
 impl Backoff {
     pub(super) fn new() -> Backoff {
-        Backoff(FIRST)
+        Backoff(FIRST_DELAY)
     }
 
-    /// Waits for the next attempt; an error where there is nothing to wait with, as of any other socket.
+    /// Waits until the next attempt; fails where there are no timers, like any other socket operation
+    /// there.
     pub(super) async fn wait(&mut self) -> io::Result<()> {
         let mut pause = sleep(self.0);
-        self.0 = (self.0 * 2).min(LONGEST);
+        self.0 = (self.0 * 2).min(MAX_DELAY);
         poll_fn(|cx| {
             if has_timers() {
                 Pin::new(&mut pause).poll(cx).map(Ok)

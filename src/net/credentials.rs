@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix stream, as the system saw it.
+//! Credentials of the peer process of a Unix stream, as recorded by the kernel.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 
 use crate::net::UnixStream;
 
-/// The credentials of a peer, as they were when the connection was made.
+/// The credentials of a peer process at the time of the connection.
 ///
 /// # Examples
 ///
@@ -28,29 +28,29 @@ pub struct UCred {
 }
 
 impl UCred {
-    /// Returns the user.
+    /// Returns the user id.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Returns the user's group.
+    /// Returns the group id.
     pub fn gid(&self) -> u32 {
         self.gid
     }
 
-    /// Returns the process, if the system tells; it may have ended since.
+    /// Returns the process id, if it is known; the process may have exited since.
     pub fn pid(&self) -> Option<u32> {
-        // 0: a process that this one cannot see, in another namespace.
+        // 0: the process is in another PID namespace, invisible to this one.
         (self.pid != 0).then_some(self.pid)
     }
 }
 
 impl UnixStream {
-    /// Returns who made the connection at the other end (`SO_PEERCRED`; Linux only).
+    /// Returns the credentials of the peer process (`SO_PEERCRED`; Linux only).
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Examples
     ///

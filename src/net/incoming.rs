@@ -1,8 +1,9 @@
 //! The connections of a listener as a stream.
 //!
-//! Each stream has a place of its own among those that wait for the listener: any number may be polled, and dropping
-//! one takes nothing from the others. It is told of every event and never holds a turn, for it may live on while
-//! nobody polls it: a turn that it held would be lost to those that `accept`.
+//! - Each stream has its own entry among the listener's waiters: any number may be polled, and dropping
+//!   one does not affect the others.
+//! - A stream is woken for every event, and never as the only waiter: it may stay alive without being
+//!   polled, and the tasks in `accept` would then miss the event.
 
 use std::io;
 use std::pin::Pin;
@@ -13,13 +14,14 @@ use futures::Stream;
 use crate::io::registered::Registered;
 use crate::io::waiter::Waiter;
 use crate::net::TcpStream;
-use crate::reactor::crowd::Aim;
-use crate::reactor::source::Direction;
+use crate::reactor::direction::Direction;
+use crate::reactor::wait_list::Intent;
 
 /// The connections of a [`TcpListener`](crate::net::TcpListener); the stream never ends.
 ///
-/// Any number of tasks may each poll one of the same listener, beside others that
-/// [`accept`](crate::net::TcpListener::accept). All streams are told of each connection, and one of them gets it.
+/// Any number of tasks may each poll a stream of the same listener, while others
+/// [`accept`](crate::net::TcpListener::accept) from it. Each connection wakes all streams, and one of
+/// them gets it.
 ///
 /// # Examples
 ///
@@ -31,7 +33,7 @@ use crate::reactor::source::Direction;
 ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
 ///     let client = TcpStream::connect(listener.local_addr()?).await?;
 ///     let mut incoming = listener.incoming();
-///     let accepted = incoming.next().await.expect("it never ends")?;
+///     let accepted = incoming.next().await.expect("the stream never ends")?;
 ///     assert_eq!(accepted.peer_addr()?, client.local_addr()?);
 ///     std::io::Result::Ok(())
 /// })??;
@@ -42,8 +44,8 @@ use crate::reactor::source::Direction;
 pub struct Incoming<'a>(Waiter<'a, mio::net::TcpListener>);
 
 impl<'a> Incoming<'a> {
-    pub(super) fn of(listener: &'a Registered<mio::net::TcpListener>) -> Incoming<'a> {
-        Incoming(Waiter::new(listener, Direction::Read, Aim::Know))
+    pub(super) fn new(listener: &'a Registered<mio::net::TcpListener>) -> Incoming<'a> {
+        Incoming(Waiter::new(listener, Direction::Read, Intent::Observe))
     }
 }
 
@@ -53,7 +55,7 @@ impl Stream for Incoming<'_> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0
             .poll_io(cx, &mut |listener| listener.accept())
-            .map_ok(|(stream, _)| TcpStream::of(stream.into()))
+            .map_ok(|(stream, _)| TcpStream::from_nonblocking(stream.into()))
             .map(Some)
     }
 }

@@ -1,13 +1,14 @@
 //! Sockets with a home loop.
 //!
-//! A socket belongs to the loop that first had to wait for it; a fresh one may be handed to any loop
-//! before that, and [`migrate_to`](TcpStream::migrate_to) moves it later. Reads and writes go straight
-//! to the system; only what would block waits in the loop's selector, which reports edges.
+//! A socket belongs to the loop that first has to wait for it. Until then it may be handed to any loop;
+//! later, [`migrate_to`](TcpStream::migrate_to) moves it. Reads and writes are direct system calls; only
+//! an operation that would block waits in the loop's selector, which is edge-triggered.
 //!
-//! Streams implement the traits of `futures::io`, on the value and on a shared reference. One task at a time
-//! may read from a stream and one may write to it: of two that wait in the same direction only the last is woken.
-//! Datagrams, `accept`, `incoming`, `readable` and `writable` may be awaited by any number of tasks: a datagram or a
-//! connection wakes one that waits for it, in the order in which they came, however many they are.
+//! Streams implement the traits of `futures::io`, for the value and for a shared reference. One task at
+//! a time may read from a stream and one may write to it: of two tasks that wait in the same direction,
+//! only the last is woken. Any number of tasks may await datagrams, `accept`, `incoming`, `readable`
+//! and `writable`: a datagram or a connection wakes one task that waits for it, in FIFO order, however
+//! many wait.
 //!
 //! ```
 //! use futures::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,7 +23,7 @@
 //!     });
 //!     let mut stream = TcpStream::connect(address).await?;
 //!     stream.write_all(b"hello").await?;
-//!     stream.close().await?; // our half: the echo ends with it
+//!     stream.close().await?; // closes our write half, which ends the echo
 //!     let mut text = String::new();
 //!     stream.read_to_string(&mut text).await?;
 //!     assert_eq!(text, "hello");
@@ -32,9 +33,9 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! Unix only: that is where it is tested.
+//! Available on Unix only, where it is tested.
 
-/// Lends the descriptors, for options that have no method here.
+/// Implements `AsFd` and `AsRawFd`, for socket options that have no method here.
 macro_rules! descriptors {
     ($($type:ty),*) => {$(
         impl std::os::fd::AsFd for $type {

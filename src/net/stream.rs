@@ -1,68 +1,68 @@
-//! What TCP and Unix streams have in common, written once.
+//! The common implementation of TCP and Unix streams.
 //!
-//! - `read` and `write` on a stream that is registered clear its readiness when they come back short,
-//!   which saves the system call that would say `WouldBlock`. Reads of a Unix stream do not: they also
-//!   stop where a descriptor was passed, or where another sender begins, with more behind it.
-//! - Halves share the stream by an `Arc` and take no lock: each direction is one system call on a shared
-//!   reference.
+//! - A short `read` or `write` on a registered stream clears its readiness, which saves the system call
+//!   that would return `WouldBlock`. Reads of a Unix stream do not: they also stop at a passed
+//!   descriptor, or where the data of another sender begins, with more data behind.
+//! - The halves share the stream through an `Arc` and take no lock: each direction is one system call
+//!   on a shared reference.
 
 use std::os::fd::AsFd;
 
 use socket2::SockRef;
 
-/// Buffers that the system takes in one vectored call (`IOV_MAX`).
-const BUFFERS: usize = 1024;
+/// The most buffers that the system accepts in one vectored call (`IOV_MAX`).
+const MAX_BUFFERS: usize = 1024;
 
-/// What a vectored call has to move, or it was short: buffers beyond the limit are left out, whether
-/// there is more to move or not.
-pub(super) fn asked(lengths: impl Iterator<Item = usize>) -> usize {
-    lengths.take(BUFFERS).sum()
+/// The number of bytes requested by a vectored call; fewer means that it was short. Buffers beyond the
+/// limit do not count, since the call ignores them.
+pub(super) fn requested(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.take(MAX_BUFFERS).sum()
 }
 
-/// A write to a peer that is gone is an error, and no signal that ends the process. Apple's systems
-/// have an option of the socket for it, which is set when it is made.
+/// Makes a write to a closed peer return an error instead of raising `SIGPIPE`. Apple's systems have a
+/// socket option for it, which is set when the socket is created.
 #[cfg(not(target_vendor = "apple"))]
 const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
 #[cfg(target_vendor = "apple")]
 const NO_SIGNAL: libc::c_int = 0;
 
-/// Writes a buffer, without the signal.
+/// Writes a buffer, without `SIGPIPE`.
 pub(super) fn write(socket: &impl AsFd, buf: &[u8]) -> std::io::Result<usize> {
     SockRef::from(socket).send_with_flags(buf, NO_SIGNAL)
 }
 
-/// Writes as many buffers as the system takes, without the signal.
+/// Writes at most [`MAX_BUFFERS`] buffers, without `SIGPIPE`.
 pub(super) fn write_vectored(
     socket: &impl AsFd,
     bufs: &[std::io::IoSlice<'_>],
 ) -> std::io::Result<usize> {
-    let bufs = &bufs[..bufs.len().min(BUFFERS)];
+    let bufs = &bufs[..bufs.len().min(MAX_BUFFERS)];
     SockRef::from(socket).send_vectored_with_flags(bufs, NO_SIGNAL)
 }
 
-/// The inherent methods, the `futures::io` traits and the halves of a stream over `$std`, for which a
-/// read that gives less than was asked for is `$partial`.
+/// Defines the inherent methods, the `futures::io` traits and the halves of a stream over `$std`. A
+/// read that returns fewer bytes than requested counts as `$partial`.
 macro_rules! stream {
     ($stream:ident, $std:ty, $read_half:ident, $write_half:ident, $partial:expr) => {
         impl $stream {
-            /// Takes a stream of the standard library and makes it non-blocking; see [an
+            /// Converts a standard library stream and makes it non-blocking; see [an
             /// example](crate::guide::sockets#homes).
             ///
             /// # Errors
             ///
-            /// What the system says when it cannot be made non-blocking.
+            /// Returns an error if it cannot be made non-blocking.
             pub fn from_std(stream: $std) -> std::io::Result<$stream> {
                 Ok($stream {
                     io: Registered::new(stream)?,
                 })
             }
 
-            /// Gives the standard library's stream back, which stays non-blocking.
+            /// Converts into the standard library's stream, which stays non-blocking.
             pub fn into_std(self) -> $std {
                 self.io.into_inner()
             }
 
-            /// Returns the loop that the stream is registered with, if it is.
+            /// Returns the loop that the stream is registered with, if any.
             pub fn event_loop(&self) -> Option<EventLoop> {
                 self.io.event_loop()
             }
@@ -71,7 +71,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// As [`Registered::migrate_to`].
+            /// The same as [`Registered::migrate_to`].
             ///
             /// # Examples
             ///
@@ -88,15 +88,15 @@ macro_rules! stream {
                 self.io.migrate_to(event_loop).await
             }
 
-            /// Waits until there is something to read, or the other side is closed.
+            /// Waits until there is data to read, or the peer has closed the connection.
             ///
             /// # Errors
             ///
-            /// As [`Registered::readable`].
+            /// The same as [`Registered::readable`].
             ///
             /// # Cancel safety
             ///
-            /// Cancel safe: it takes nothing.
+            /// Cancel safe: nothing is consumed.
             ///
             /// # Examples
             ///
@@ -106,9 +106,9 @@ macro_rules! stream {
             ///
             /// loopgroup::run(async {
             ///     let (ours, mut theirs) = UnixStream::pair()?;
-            ///     ours.writable().await?; // there is room
+            ///     ours.writable().await?; // the send buffer has room
             ///     theirs.write_all(b"!").await?;
-            ///     ours.readable().await // there is something
+            ///     ours.readable().await // there is data
             /// })??;
             /// # std::io::Result::Ok(())
             /// ```
@@ -116,15 +116,15 @@ macro_rules! stream {
                 self.io.readable().await
             }
 
-            /// Waits until there is room to write, or the other side is closed.
+            /// Waits until there is room to write, or the peer has closed the connection.
             ///
             /// # Errors
             ///
-            /// As [`Registered::readable`].
+            /// The same as [`Registered::readable`].
             ///
             /// # Cancel safety
             ///
-            /// Cancel safe: it takes nothing.
+            /// Cancel safe: nothing is consumed.
             pub async fn writable(&self) -> std::io::Result<()> {
                 self.io.writable().await
             }
@@ -134,7 +134,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// `WouldBlock` if it is not ready; else what `operation` returns.
+            /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
             pub fn try_io<R>(
                 &self,
                 interest: Interest,
@@ -143,11 +143,11 @@ macro_rules! stream {
                 self.io.try_io(interest, operation)
             }
 
-            /// Shuts one or both halves down.
+            /// Shuts down the read half, the write half, or both.
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// Returns any error from the operating system.
             ///
             /// # Examples
             ///
@@ -158,7 +158,7 @@ macro_rules! stream {
             /// loopgroup::run(async {
             ///     let (ours, mut theirs) = UnixStream::pair()?;
             ///     ours.shutdown(std::net::Shutdown::Write)?;
-            ///     assert_eq!(theirs.read(&mut [0]).await?, 0); // the end
+            ///     assert_eq!(theirs.read(&mut [0]).await?, 0); // end of stream
             ///     std::io::Result::Ok(())
             /// })??;
             /// # std::io::Result::Ok(())
@@ -167,18 +167,18 @@ macro_rules! stream {
                 self.io.get_ref().shutdown(how)
             }
 
-            /// Returns the error that the socket has stored, and takes it.
+            /// Returns and clears the pending error of the socket (`SO_ERROR`).
             ///
             /// # Errors
             ///
-            /// What the system says.
+            /// Returns any error from the operating system.
             pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
                 self.io.get_ref().take_error()
             }
 
-            /// Splits the stream into halves that can go to different tasks, without a lock.
+            /// Splits the stream into halves for use by different tasks, without a lock.
             ///
-            /// Dropping the write half shuts its direction down.
+            /// Dropping the write half shuts down the write direction.
             ///
             /// # Examples
             ///
@@ -193,7 +193,7 @@ macro_rules! stream {
             ///         futures::io::copy(&theirs, &mut &theirs).await
             ///     });
             ///     write.write_all(b"hello").await?;
-            ///     drop(write); // this direction ends, and the echo with it
+            ///     drop(write); // shuts down this direction, which ends the echo
             ///     let mut text = String::new();
             ///     read.read_to_string(&mut text).await?;
             ///     assert_eq!((text.as_str(), echo.await??), ("hello", 5));
@@ -211,10 +211,13 @@ macro_rules! stream {
                 &self,
                 cx: &mut Context<'_>,
                 mut read: impl FnMut(&$std) -> std::io::Result<usize>,
-                asked: usize,
+                requested: usize,
             ) -> Poll<std::io::Result<usize>> {
-                // The end of a stream is not short: it stays readable.
-                let short = |&n: &usize| if n > 0 && n < asked { $partial } else { Short::No };
+                // The end of the stream is not a short read: the stream stays readable.
+                let short = |&n: &usize| {
+                    let partial = n > 0 && n < requested;
+                    if partial { $partial } else { Short::No }
+                };
                 self.io.poll_io(Direction::Read, cx, &mut read, short)
             }
 
@@ -222,9 +225,9 @@ macro_rules! stream {
                 &self,
                 cx: &mut Context<'_>,
                 mut write: impl FnMut(&$std) -> std::io::Result<usize>,
-                asked: usize,
+                requested: usize,
             ) -> Poll<std::io::Result<usize>> {
-                let short = |&n: &usize| if n < asked { Short::Yes } else { Short::No };
+                let short = |&n: &usize| if n < requested { Short::Yes } else { Short::No };
                 self.io.poll_io(Direction::Write, cx, &mut write, short)
             }
         }
@@ -235,8 +238,8 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 buf: &mut [u8],
             ) -> Poll<std::io::Result<usize>> {
-                let asked = buf.len();
-                self.poll_read_shared(cx, |mut stream| stream.read(buf), asked)
+                let requested = buf.len();
+                self.poll_read_shared(cx, |mut stream| stream.read(buf), requested)
             }
 
             fn poll_read_vectored(
@@ -244,8 +247,8 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> Poll<std::io::Result<usize>> {
-                let asked = asked(bufs.iter().map(|buf| buf.len()));
-                self.poll_read_shared(cx, |mut stream| stream.read_vectored(bufs), asked)
+                let requested = requested(bufs.iter().map(|buf| buf.len()));
+                self.poll_read_shared(cx, |mut stream| stream.read_vectored(bufs), requested)
             }
         }
 
@@ -263,18 +266,18 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 bufs: &[std::io::IoSlice<'_>],
             ) -> Poll<std::io::Result<usize>> {
-                let asked = asked(bufs.iter().map(|buf| buf.len()));
-                self.poll_write_shared(cx, |stream| write_vectored(stream, bufs), asked)
+                let requested = requested(bufs.iter().map(|buf| buf.len()));
+                self.poll_write_shared(cx, |stream| write_vectored(stream, bufs), requested)
             }
 
             fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-                // Nothing is held back on this side.
+                // Writes are not buffered here.
                 Poll::Ready(Ok(()))
             }
 
             fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
                 Poll::Ready(match self.shutdown(std::net::Shutdown::Write) {
-                    // The other side was faster.
+                    // The peer has closed the connection first.
                     Err(error) if error.kind() == std::io::ErrorKind::NotConnected => Ok(()),
                     result => result,
                 })
@@ -283,7 +286,7 @@ macro_rules! stream {
 
         stream!(@delegate $stream, |this| &mut &*this);
 
-        /// The reading half of a stream.
+        /// The read half of a stream.
         ///
         #[doc = concat!("See [`into_split`](", stringify!($stream), "::into_split).")]
         ///
@@ -292,13 +295,13 @@ macro_rules! stream {
         /// ```
         /// let (ours, _theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
         /// let (read, _write) = ours.into_split();
-        /// assert!(read.as_ref().take_error()?.is_none()); // the stream that they share
+        /// assert!(read.as_ref().take_error()?.is_none()); // the shared stream
         /// # std::io::Result::Ok(())
         /// ```
         #[derive(Debug)]
         pub struct $read_half(std::sync::Arc<$stream>);
 
-        /// The writing half of a stream; dropping it shuts the direction down.
+        /// The write half of a stream; dropping it shuts down the write direction.
         ///
         #[doc = concat!("See [`into_split`](", stringify!($stream), "::into_split).")]
         ///
@@ -311,21 +314,22 @@ macro_rules! stream {
         /// let (_read, write) = ours.into_split();
         /// drop(write);
         /// let end = loopgroup::run(async { theirs.read(&mut [0]).await })?;
-        /// assert_eq!(end?, 0); // nothing more will come
+        /// assert_eq!(end?, 0); // end of stream
         /// # std::io::Result::Ok(())
         /// ```
         #[derive(Debug)]
         pub struct $write_half {
             stream: std::sync::Arc<$stream>,
+            /// Whether the drop shuts down the write direction.
             open: bool,
         }
 
         impl $read_half {
-            /// Puts the halves together again.
+            /// Reunites the halves into the stream.
             ///
             /// # Errors
             ///
-            /// Hands both back if they are not of one stream.
+            /// Returns both halves if they do not belong to the same stream.
             ///
             /// # Examples
             ///
@@ -333,7 +337,7 @@ macro_rules! stream {
             /// let (ours, theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
             /// let (read, write) = ours.into_split();
             /// let (other_read, _other_write) = theirs.into_split();
-            /// let (_, write) = other_read.reunite(write).unwrap_err(); // not of one stream
+            /// let (_, write) = other_read.reunite(write).unwrap_err(); // of different streams
             /// assert!(read.reunite(write).is_ok());
             /// # std::io::Result::Ok(())
             /// ```
@@ -346,7 +350,7 @@ macro_rules! stream {
                 }
                 write.open = false;
                 drop(write);
-                Ok(std::sync::Arc::into_inner(self.0).expect("there were two halves, and one is gone"))
+                Ok(std::sync::Arc::into_inner(self.0).expect("the write half was just dropped"))
             }
         }
 

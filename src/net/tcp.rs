@@ -1,4 +1,4 @@
-//! TCP: listeners and streams.
+//! TCP listeners and streams.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -14,22 +14,23 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::io::registered::{Registered, Short};
-use crate::net::addr::{ToSocketAddrs, first, first_in_time};
+use crate::net::addr::{ToSocketAddrs, try_each, try_each_with_limit};
 use crate::net::incoming::Incoming;
-use crate::net::stream::{asked, stream, write, write_vectored};
-use crate::reactor::source::Direction;
+use crate::net::stream::{requested, stream, write, write_vectored};
+use crate::reactor::direction::Direction;
 
-/// Connections that may wait to be accepted; the system may allow fewer.
+/// The default backlog of a listener; the system may allow fewer connections.
 pub(super) const BACKLOG: usize = 1024;
 
-/// The most that the system takes in an option; cut off to its size, a larger number may be nothing at all.
-const MOST: usize = i32::MAX as usize;
-/// How long an address is tried while there is another one.
-const EACH: Duration = Duration::from_secs(5);
+/// The largest option value that the system accepts. Options are C ints: truncation of a larger value may
+/// give 0.
+const MAX_OPTION: usize = i32::MAX as usize;
+/// The time limit for each address but the last.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits for TCP connections.
+/// A TCP listener.
 ///
-/// All it can do is shown in [the guide](crate::guide::sockets#connect-and-accept).
+/// [The guide](crate::guide::sockets#connect-and-accept) shows all of its operations.
 ///
 /// # Examples
 ///
@@ -41,32 +42,32 @@ const EACH: Duration = Duration::from_secs(5);
 ///     let client = TcpStream::connect(listener.local_addr()?).await?;
 ///     let (_server, peer) = listener.accept().await?;
 ///     assert_eq!(peer, client.local_addr()?);
-///     assert!(listener.event_loop().is_none()); // it never had to wait
+///     assert!(listener.event_loop().is_none()); // it has never had to wait
 ///     let _same = TcpListener::from_std(listener.into_std())?;
 ///     std::io::Result::Ok(())
 /// })??;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct TcpListener {
-    // mio's listener accepts and makes non-blocking in one system call.
+    // mio's listener accepts a connection and makes it non-blocking in one system call.
     io: Registered<mio::net::TcpListener>,
 }
 
 impl TcpListener {
-    /// Listens on an address, the first that can be bound, with `SO_REUSEADDR`.
+    /// Listens on the first address that can be bound, with `SO_REUSEADDR`.
     ///
     /// # Errors
     ///
-    /// What the system says, as `AddrInUse`.
+    /// Returns any error from the operating system, such as `AddrInUse`.
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
-        first(&address, |address| async move {
-            budget::pay().await;
+        try_each(&address, |address| async move {
+            budget::proceed_and_spend().await;
             TcpListener::listen(address, BACKLOG, false)
         })
         .await
     }
 
-    /// Listens on an address, alone or with others that share its port.
+    /// Listens on an address, alone or with other listeners on the same port (`reuse_port`).
     pub(super) fn listen(
         address: SocketAddr,
         backlog: usize,
@@ -81,48 +82,47 @@ impl TcpListener {
             io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
         })?;
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
-        Ok(TcpListener::of(socket.into()))
+        Ok(TcpListener::from_nonblocking(socket.into()))
     }
 
-    /// `listener` is non-blocking already.
-    fn of(listener: std::net::TcpListener) -> TcpListener {
+    fn from_nonblocking(listener: std::net::TcpListener) -> TcpListener {
         TcpListener {
             io: Registered::from_nonblocking(mio::net::TcpListener::from_std(listener)),
         }
     }
 
-    /// Takes a listener of the standard library and makes it non-blocking.
+    /// Converts a standard library listener and makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// What the system says when it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<TcpListener> {
         listener.set_nonblocking(true)?;
-        Ok(TcpListener::of(listener))
+        Ok(TcpListener::from_nonblocking(listener))
     }
 
-    /// Gives the standard library's listener back, which stays non-blocking.
+    /// Converts into the standard library's listener, which stays non-blocking.
     pub fn into_std(self) -> std::net::TcpListener {
         self.io.into_inner().into()
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().local_addr()
     }
 
     /// Waits for a connection.
     ///
-    /// The stream is not registered yet: it belongs to the loop that first waits for it.
+    /// The accepted stream is not registered yet: it will belong to the loop that first waits for it.
     ///
     /// # Errors
     ///
-    /// What the system says. After an error like `EMFILE` the connection is still waiting: accept
-    /// again, a little later.
+    /// Returns any error from the operating system. After an error such as `EMFILE` the connection is
+    /// still in the backlog: accept again after a short delay.
     ///
     /// # Cancel safety
     ///
@@ -131,36 +131,37 @@ impl TcpListener {
         let accepted = self.io.io(Direction::Read, |listener| listener.accept());
         accepted
             .await
-            .map(|(stream, peer)| (TcpStream::of(stream.into()), peer))
+            .map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
     }
 
-    /// Polls for a connection; the last caller is the one that is woken. See [an
+    /// Polls for a connection; only the waker of the last call is woken. See [an
     /// example](crate::guide::sockets#connect-and-accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
         self.poll_accept_with(cx, |accept| accept())
     }
 
-    /// Polls for a connection, which `take` accepts, if it will.
+    /// Polls for a connection; `admit` decides whether to accept it.
     pub(super) fn poll_accept_with<R>(
         &self,
         cx: &mut Context<'_>,
-        mut take: impl FnMut(&dyn Fn() -> io::Result<(TcpStream, SocketAddr)>) -> io::Result<R>,
+        mut admit: impl FnMut(&dyn Fn() -> io::Result<(TcpStream, SocketAddr)>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         let accept = |listener: &mio::net::TcpListener| {
-            take(&|| {
+            admit(&|| {
                 let (stream, peer) = listener.accept()?;
-                Ok((TcpStream::of(stream.into()), peer))
+                Ok((TcpStream::from_nonblocking(stream.into()), peer))
             })
         };
         self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
 
-    /// Returns the connections as a stream, which never ends; see [an example](crate::guide::sockets#connect-and-accept).
+    /// Returns a stream of connections, which never ends; see [an
+    /// example](crate::guide::sockets#connect-and-accept).
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming::of(&self.io)
+        Incoming::new(&self.io)
     }
 
-    /// Returns the loop that the listener is registered with, if it is.
+    /// Returns the loop that the listener is registered with, if any.
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.io.event_loop()
     }
@@ -176,9 +177,9 @@ impl fmt::Debug for TcpListener {
 
 /// A TCP connection.
 ///
-/// Reading and writing are those of `futures::io`, on the stream and on `&TcpStream`.
+/// Reads and writes use the traits of `futures::io`, implemented for the stream and for `&TcpStream`.
 ///
-/// All it can do is shown in [the guide](crate::guide::sockets).
+/// [The guide](crate::guide::sockets) shows all of its operations.
 ///
 /// # Examples
 ///
@@ -212,36 +213,37 @@ stream!(
 );
 
 impl TcpStream {
-    /// Connects to an address, the first that answers; host names are looked up off the loop.
+    /// Connects to the first address that accepts the connection; host names are resolved off the loop.
     ///
-    /// Of several addresses each is tried for 5 s at most, and the last one for as long as the system does.
+    /// With several addresses, each attempt but the last is limited to 5 s; the last has the system's own
+    /// timeout.
     ///
     /// # Errors
     ///
-    /// What the system says about the last address.
+    /// Returns the operating system's error for the last address.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a connection under way is given up.
+    /// Cancel safe: a pending connection attempt is abandoned.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
-        first_in_time(&address, EACH, |address| async move {
-            budget::pay().await;
+        try_each_with_limit(&address, CONNECT_LIMIT, |address| async move {
+            budget::proceed_and_spend().await;
             let socket = stream_socket(address)?;
             match socket.connect(&address.into()) {
                 Ok(()) => {}
                 Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
                 Err(error) => return Err(error),
             }
-            let stream = TcpStream::of(socket.into());
+            let stream = TcpStream::from_nonblocking(socket.into());
             stream.connected().await?;
             Ok(stream)
         })
         .await
     }
 
-    /// Waits for the outcome of a connect.
+    /// Waits until a pending connect has succeeded or failed.
     async fn connected(&self) -> io::Result<()> {
-        let look = |stream: &std::net::TcpStream| match stream.take_error()? {
+        let outcome = |stream: &std::net::TcpStream| match stream.take_error()? {
             Some(error) => Err(error),
             None => match stream.peer_addr() {
                 Ok(_) => Ok(()),
@@ -251,53 +253,52 @@ impl TcpStream {
                 Err(error) => Err(error),
             },
         };
-        self.io.io(Direction::Write, look).await
+        self.io.io(Direction::Write, outcome).await
     }
 
-    /// `stream` is non-blocking already.
-    pub(super) fn of(stream: std::net::TcpStream) -> TcpStream {
+    pub(super) fn from_nonblocking(stream: std::net::TcpStream) -> TcpStream {
         TcpStream {
             io: Registered::from_nonblocking(stream),
         }
     }
 
-    /// Reads without taking: the next read returns the same bytes. See [an
+    /// Reads without consuming: the next read returns the same bytes. See [an
     /// example](crate::guide::sockets#look-before-reading).
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it takes nothing.
+    /// Cancel safe: nothing is consumed.
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.io.io(Direction::Read, |stream| stream.peek(buf)).await
     }
 
-    /// Returns the address of the other side.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().peer_addr()
     }
 
-    /// Returns the address of this side.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().local_addr()
     }
 
-    /// Sets `TCP_NODELAY`: small writes go out at once. [Example](crate::guide::sockets#options)
+    /// Sets `TCP_NODELAY`: small writes are sent immediately. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
-    /// What the system says, as for all options below.
+    /// Returns any error from the operating system; the same holds for all options below.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.io.get_ref().set_nodelay(nodelay)
     }
@@ -306,25 +307,25 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.io.get_ref().nodelay()
     }
 
-    /// Sets the time to live of packets. [Example](crate::guide::sockets#options)
+    /// Sets the time to live of outgoing packets (`IP_TTL`). [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.io.get_ref().set_ttl(ttl)
     }
 
-    /// Returns the time to live of packets.
+    /// Returns the time to live of outgoing packets.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn ttl(&self) -> io::Result<u32> {
         self.io.get_ref().ttl()
     }
@@ -332,13 +333,13 @@ impl TcpStream {
     /// Sets `SO_LINGER`: how long closing waits for unsent data; `Some(ZERO)` resets the connection.
     /// [Example](crate::guide::sockets#options)
     ///
-    /// Closing is what the drop does, and it waits although the socket is non-blocking: with any other
-    /// time than zero, do not drop the stream on a loop. The system counts whole seconds: a part of one
-    /// is one more, and more than it can count is the most that it can.
+    /// Dropping the stream closes it, and the close blocks although the socket is non-blocking: with any
+    /// time other than zero, do not drop the stream on a loop. The system counts whole seconds: fractions
+    /// are rounded up, and values beyond its range are clamped.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         self.options().set_linger(linger.map(whole_seconds))
     }
@@ -347,17 +348,18 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         self.options().linger()
     }
 
-    /// Sends keep-alive probes after so long without traffic, in whole seconds: a part of one is one more;
+    /// Sends keep-alive probes after the connection was idle for this long, rounded up to whole seconds;
     /// `None` turns them off. [Example](crate::guide::sockets#options)
     ///
     /// # Errors
     ///
-    /// What the system says, as of a time that is zero or too long (Linux: 32,767 s); nothing is changed then.
+    /// Returns any error from the operating system, for example for a time that is zero or too long
+    /// (Linux: more than 32,767 s); nothing is changed then.
     pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
         let Some(idle) = idle else {
             return self.options().set_keepalive(false);
@@ -366,17 +368,17 @@ impl TcpStream {
         let probes = TcpKeepalive::new().with_time(whole_seconds(idle));
         let set = self.options().set_tcp_keepalive(&probes);
         if set.is_err() {
-            // They are turned on before the time is looked at.
+            // The call enables the probes before it sets the time.
             self.options().set_keepalive(before)?;
         }
         set
     }
 
-    /// Says whether keep-alive probes are sent.
+    /// Returns whether keep-alive probes are sent.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn keepalive(&self) -> io::Result<bool> {
         self.options().keepalive()
     }
@@ -385,16 +387,16 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.options().set_recv_buffer_size(bytes.min(MOST))
+        self.options().set_recv_buffer_size(bytes.min(MAX_OPTION))
     }
 
     /// Returns the size of the system's receive buffer, in bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn recv_buffer_size(&self) -> io::Result<usize> {
         self.options().recv_buffer_size()
     }
@@ -403,16 +405,16 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.options().set_send_buffer_size(bytes.min(MOST))
+        self.options().set_send_buffer_size(bytes.min(MAX_OPTION))
     }
 
     /// Returns the size of the system's send buffer, in bytes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn send_buffer_size(&self) -> io::Result<usize> {
         self.options().send_buffer_size()
     }
@@ -431,7 +433,7 @@ impl fmt::Debug for TcpStream {
     }
 }
 
-/// A socket for `address`, not bound, not connected, non-blocking and closed on exec.
+/// Creates a socket for `address`: not bound, not connected, non-blocking and close-on-exec.
 fn stream_socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -442,10 +444,11 @@ fn stream_socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// So many seconds or one more: none would be a reset.
+/// Rounds up to whole seconds: rounded down to zero, a linger time would mean a reset.
 fn whole_seconds(time: Duration) -> Duration {
-    let begun = u64::from(time.subsec_nanos() > 0);
-    Duration::from_secs(time.as_secs().saturating_add(begun).min(MOST as u64))
+    let fraction = u64::from(time.subsec_nanos() > 0);
+    let seconds = time.as_secs().saturating_add(fraction);
+    Duration::from_secs(seconds.min(MAX_OPTION as u64))
 }
 
 descriptors!(TcpListener, TcpStream);

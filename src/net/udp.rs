@@ -1,4 +1,4 @@
-//! UDP: datagrams to anybody, or to one peer.
+//! UDP sockets, connected or not.
 
 use std::fmt;
 use std::io;
@@ -9,13 +9,13 @@ use mio::Interest;
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::io::registered::Registered;
-use crate::net::addr::{ToSocketAddrs, first};
-use crate::reactor::source::Direction;
+use crate::net::addr::{ToSocketAddrs, try_each};
+use crate::reactor::direction::Direction;
 
 /// A UDP socket.
 ///
-/// Any number of tasks may send and receive on one socket at once. A datagram longer than the buffer
-/// is cut off, as the system does; an empty one is received as 0 bytes.
+/// Any number of tasks may send and receive on one socket concurrently. The system truncates a datagram
+/// that is longer than the buffer; an empty datagram is received as 0 bytes.
 ///
 /// # Examples
 ///
@@ -38,11 +38,11 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds to an address, the first that can be bound.
+    /// Binds to the first address that can be bound.
     ///
     /// # Errors
     ///
-    /// What the system says, as `AddrInUse`.
+    /// Returns any error from the operating system, such as `AddrInUse`.
     ///
     /// # Examples
     ///
@@ -54,8 +54,8 @@ impl UdpSocket {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
-        first(&address, |address| async move {
-            budget::pay().await;
+        try_each(&address, |address| async move {
+            budget::proceed_and_spend().await;
             let socket = std::net::UdpSocket::bind(address).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
             })?;
@@ -64,23 +64,23 @@ impl UdpSocket {
         .await
     }
 
-    /// Takes a socket of the standard library and makes it non-blocking.
+    /// Converts a standard library socket and makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// What the system says when it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     pub fn from_std(socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
         Ok(UdpSocket {
             io: Registered::new(socket)?,
         })
     }
 
-    /// Gives the standard library's socket back, which stays non-blocking.
+    /// Converts into the standard library's socket, which stays non-blocking.
     pub fn into_std(self) -> std::net::UdpSocket {
         self.io.into_inner()
     }
 
-    /// Returns the standard library's socket, for its options.
+    /// Returns the standard library's socket, to set options.
     ///
     /// # Examples
     ///
@@ -88,7 +88,7 @@ impl UdpSocket {
     /// use loopgroup::net::UdpSocket;
     ///
     /// let socket = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
-    /// socket.as_std().set_broadcast(true)?; // options are the standard library's
+    /// socket.as_std().set_broadcast(true)?; // set with the standard library's methods
     /// let back: std::net::UdpSocket = socket.into_std();
     /// assert!(back.broadcast()?);
     /// # std::io::Result::Ok(())
@@ -97,29 +97,29 @@ impl UdpSocket {
         self.io.get_ref()
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().local_addr()
     }
 
-    /// Returns the peer that it is connected to.
+    /// Returns the address of the connected peer.
     ///
     /// # Errors
     ///
-    /// `NotConnected` if it is not.
+    /// `NotConnected` if the socket is not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().peer_addr()
     }
 
-    /// Connects to a peer: `send` goes there, and only what comes from there is received.
+    /// Connects to a peer: `send` sends to it, and only its datagrams are received.
     ///
     /// # Errors
     ///
-    /// What the system says about the last address.
+    /// Returns the operating system's error for the last address.
     ///
     /// # Examples
     ///
@@ -142,8 +142,8 @@ impl UdpSocket {
     /// ```
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
         let socket = self.io.get_ref();
-        first(&address, |address| async move {
-            budget::pay().await;
+        try_each(&address, |address| async move {
+            budget::proceed_and_spend().await;
             socket.connect(address)
         })
         .await
@@ -153,7 +153,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says; `ConnectionRefused` may belong to an earlier datagram.
+    /// Returns any error from the operating system; `ConnectionRefused` may refer to an earlier datagram.
     ///
     /// # Cancel safety
     ///
@@ -168,7 +168,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
@@ -182,14 +182,14 @@ impl UdpSocket {
     /// loopgroup::run(async {
     ///     let socket = UdpSocket::bind("127.0.0.1:0").await?;
     ///     assert_eq!(socket.send_to(b"to itself", socket.local_addr()?).await?, 9);
-    ///     let mut buf = [0; 4]; // too short: the rest is cut off
+    ///     let mut buf = [0; 4]; // too short: the datagram is truncated
     ///     assert_eq!(socket.recv_from(&mut buf).await?.0, 4);
     ///     std::io::Result::Ok(())
     /// })??;
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], address: A) -> io::Result<usize> {
-        first(&address, |address| {
+        try_each(&address, |address| {
             self.io
                 .io(Direction::Write, move |socket| socket.send_to(buf, address))
         })
@@ -200,7 +200,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
@@ -228,11 +228,11 @@ impl UdpSocket {
         self.io.io(Direction::Read, |socket| socket.recv(buf)).await
     }
 
-    /// Receives a datagram and says where it came from.
+    /// Receives a datagram and returns the address of its sender.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
@@ -243,15 +243,15 @@ impl UdpSocket {
             .await
     }
 
-    /// Receives a datagram without taking it.
+    /// Receives a datagram without removing it from the queue.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it takes nothing.
+    /// Cancel safe: nothing is consumed.
     ///
     /// # Examples
     ///
@@ -274,20 +274,20 @@ impl UdpSocket {
             .await
     }
 
-    /// Waits until there is a datagram.
+    /// Waits until there is a datagram to receive.
     ///
     /// # Errors
     ///
-    /// As [`Registered::readable`].
+    /// The same as [`Registered::readable`].
     pub async fn readable(&self) -> io::Result<()> {
         self.io.readable().await
     }
 
-    /// Waits until there is room for a datagram.
+    /// Waits until there is room to send a datagram.
     ///
     /// # Errors
     ///
-    /// As [`Registered::readable`].
+    /// The same as [`Registered::readable`].
     pub async fn writable(&self) -> io::Result<()> {
         self.io.writable().await
     }
@@ -296,7 +296,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if it is not ready; else what `operation` returns.
+    /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
     ///
     /// # Examples
     ///
@@ -328,7 +328,7 @@ impl UdpSocket {
         self.io.try_io(interest, operation)
     }
 
-    /// Returns the loop that the socket is registered with, if it is.
+    /// Returns the loop that the socket is registered with, if any.
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.io.event_loop()
     }
@@ -337,7 +337,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// As [`Registered::migrate_to`].
+    /// The same as [`Registered::migrate_to`].
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! Unix domain sockets: streams and listeners.
+//! Unix domain streams and listeners.
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsStr;
@@ -20,16 +20,17 @@ use crate::event_loop::handle::EventLoop;
 use crate::io::registered::{Registered, Short};
 use crate::io::waiter::Waiter;
 use crate::net::backoff::Backoff;
-use crate::net::stream::{asked, stream, write, write_vectored};
-use crate::reactor::crowd::Aim;
-use crate::reactor::source::Direction;
+use crate::net::stream::{requested, stream, write, write_vectored};
+use crate::reactor::direction::Direction;
+use crate::reactor::wait_list::Intent;
 
 /// A Unix domain stream.
 ///
-/// Reading and writing are those of `futures::io`, on the stream and on `&UnixStream`.
+/// Reads and writes use the traits of `futures::io`, implemented for the stream and for `&UnixStream`.
 ///
-/// A write that waits for room is told when the other side reads or closes. That it shuts its reading half down
-/// is not reported by Linux: the next write says so, and one that waits already does not hear of it.
+/// A write that waits for room is woken when the peer reads or closes the stream. Linux does not report
+/// that the peer shut down its read half: the next write fails, but a write that already waits is not
+/// woken.
 ///
 /// # Examples
 ///
@@ -61,18 +62,19 @@ stream!(
 );
 
 impl UnixStream {
-    /// Connects to the listener at `path`; one that begins with a zero byte is an abstract name.
+    /// Connects to the listener at `path`; a path that begins with a zero byte is an abstract name.
     ///
-    /// If its backlog is full, the connect is tried again, after 1 ms at first and after 100 ms at most: the system
-    /// does not report room there.
+    /// If the listener's backlog is full, the connect is retried, after 1 ms at first and at most 100
+    /// ms: the system does not report when there is room.
     ///
     /// # Errors
     ///
-    /// What the system says, as `NotFound` or `ConnectionRefused`; `InvalidInput` for a zero byte within.
+    /// Returns any error from the operating system, such as `NotFound` or `ConnectionRefused`;
+    /// `InvalidInput` for a zero byte within the path.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a connection under way is given up.
+    /// Cancel safe: a pending connection attempt is abandoned.
     ///
     /// # Examples
     ///
@@ -80,15 +82,15 @@ impl UnixStream {
     /// use loopgroup::net::UnixStream;
     /// use std::io::ErrorKind;
     ///
-    /// let nobody = loopgroup::run(UnixStream::connect("/nonexistent/socket"))?;
-    /// assert_eq!(nobody.unwrap_err().kind(), ErrorKind::NotFound);
+    /// let missing = loopgroup::run(UnixStream::connect("/nonexistent/socket"))?;
+    /// assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
         let path = path.as_ref();
         let bytes = path.as_os_str().as_bytes();
-        // A zero in front makes it an abstract name; anywhere else the system would cut the path off
-        // there, and connect to somebody else.
+        // A leading zero byte makes it an abstract name. Anywhere else the system would truncate the path
+        // there, and connect to a different listener.
         if bytes.contains(&0) && !bytes.starts_with(&[0]) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -102,11 +104,11 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// As [`connect`](UnixStream::connect); `InvalidInput` for an address without a name.
+    /// The same as [`connect`](UnixStream::connect); `InvalidInput` for an unnamed address.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a connection under way is given up.
+    /// Cancel safe: a pending connection attempt is abandoned.
     ///
     /// # Examples
     ///
@@ -125,11 +127,11 @@ impl UnixStream {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
-        UnixStream::connect_to(named(address)?).await
+        UnixStream::connect_to(to_sock_addr(address)?).await
     }
 
     async fn connect_to(address: SockAddr) -> io::Result<UnixStream> {
-        budget::pay().await;
+        budget::proceed_and_spend().await;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         let mut backoff = Backoff::new();
@@ -146,18 +148,18 @@ impl UnixStream {
         })
     }
 
-    /// Makes two streams that are connected to each other.
+    /// Creates two streams that are connected to each other.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Examples
     ///
     /// ```
     /// use loopgroup::net::UnixStream;
     ///
-    /// let (one, _other) = UnixStream::pair()?; // needs no loop before somebody waits
+    /// let (one, _other) = UnixStream::pair()?; // needs no loop before the first wait
     /// assert!(one.event_loop().is_none());
     /// let back: std::os::unix::net::UnixStream = one.into_std();
     /// let again = UnixStream::from_std(back)?;
@@ -169,20 +171,20 @@ impl UnixStream {
         Ok((UnixStream::from_std(one)?, UnixStream::from_std(other)?))
     }
 
-    /// Returns the address of the other side.
+    /// Returns the address of the peer.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().peer_addr()
     }
 
-    /// Returns the address of this side.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().local_addr()
     }
@@ -197,9 +199,9 @@ impl fmt::Debug for UnixStream {
     }
 }
 
-/// Waits for Unix domain connections.
+/// A Unix domain listener.
 ///
-/// The file of its path stays when it is dropped, as the system does it.
+/// Dropping it does not remove the socket file at its path.
 ///
 /// # Examples
 ///
@@ -218,12 +220,12 @@ impl fmt::Debug for UnixStream {
 ///     let mut text = String::new();
 ///     server.read_to_string(&mut text).await?;
 ///     assert_eq!(text, "hello");
-///     std::fs::remove_file(&path) // the file stays otherwise
+///     std::fs::remove_file(&path) // not done by the drop
 /// })??;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct UnixListener {
-    // mio's listener accepts and makes non-blocking in one system call.
+    // mio's listener accepts a connection and makes it non-blocking in one system call.
     io: Registered<mio::net::UnixListener>,
 }
 
@@ -232,18 +234,18 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// What the system says, as `AddrInUse` or that the path is too long.
+    /// Returns any error from the operating system, such as `AddrInUse` or a path that is too long.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         let path = path.as_ref();
         let bound = net::UnixListener::bind(path);
         UnixListener::from_std(bound.map_err(|error| cannot_bind(path.display(), &error))?)
     }
 
-    /// Listens at `address`, which may be an abstract one (`from_abstract_name` of the standard library).
+    /// Listens at `address`, which may be an abstract one (the standard library's `from_abstract_name`).
     ///
     /// # Errors
     ///
-    /// As [`bind`](UnixListener::bind).
+    /// The same as [`bind`](UnixListener::bind).
     ///
     /// # Examples
     ///
@@ -264,11 +266,11 @@ impl UnixListener {
         )
     }
 
-    /// Takes a listener of the standard library and makes it non-blocking.
+    /// Converts a standard library listener and makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// What the system says when it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     pub fn from_std(listener: net::UnixListener) -> io::Result<UnixListener> {
         listener.set_nonblocking(true)?;
         Ok(UnixListener {
@@ -276,16 +278,16 @@ impl UnixListener {
         })
     }
 
-    /// Gives the standard library's listener back, which stays non-blocking.
+    /// Converts into the standard library's listener, which stays non-blocking.
     pub fn into_std(self) -> net::UnixListener {
         self.io.into_inner().into()
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().local_addr()
     }
@@ -294,7 +296,8 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// What the system says; see [`TcpListener::accept`](crate::net::TcpListener::accept).
+    /// Returns any error from the operating system; see
+    /// [`TcpListener::accept`](crate::net::TcpListener::accept).
     ///
     /// # Cancel safety
     ///
@@ -304,7 +307,7 @@ impl UnixListener {
         accepted.await.map(accepted_stream)
     }
 
-    /// Polls for a connection; the last caller is the one that is woken.
+    /// Polls for a connection; only the waker of the last call is woken.
     ///
     /// # Examples
     ///
@@ -317,8 +320,8 @@ impl UnixListener {
     ///     let listener = UnixListener::bind(&path)?;
     ///     let _client = UnixStream::connect(&path).await?;
     ///     poll_fn(|cx| listener.poll_accept(cx)).await?;
-    ///     assert!(listener.event_loop().is_none()); // it never had to wait
-    ///     listener.into_std().set_nonblocking(false)?; // it was non-blocking, and is ours again
+    ///     assert!(listener.event_loop().is_none()); // it has never had to wait
+    ///     listener.into_std().set_nonblocking(false)?; // a std listener again
     ///     std::fs::remove_file(&path)
     /// })??;
     /// # std::io::Result::Ok(())
@@ -330,7 +333,7 @@ impl UnixListener {
             .map_ok(accepted_stream)
     }
 
-    /// Returns the connections as a stream, which never ends.
+    /// Returns a stream of connections, which never ends.
     ///
     /// # Examples
     ///
@@ -351,10 +354,10 @@ impl UnixListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn incoming(&self) -> UnixIncoming<'_> {
-        UnixIncoming(Waiter::new(&self.io, Direction::Read, Aim::Know))
+        UnixIncoming(Waiter::new(&self.io, Direction::Read, Intent::Observe))
     }
 
-    /// Returns the loop that the listener is registered with, if it is.
+    /// Returns the loop that the listener is registered with, if any.
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.io.event_loop()
     }
@@ -373,7 +376,7 @@ impl fmt::Debug for UnixListener {
     }
 }
 
-/// The connections of a [`UnixListener`]; any number of tasks may each poll one.
+/// The connections of a [`UnixListener`] as a stream; any number of tasks may each poll one.
 ///
 /// # Examples
 ///
@@ -386,7 +389,7 @@ impl fmt::Debug for UnixListener {
 ///     let listener = UnixListener::bind(&path)?;
 ///     let _client = UnixStream::connect(&path).await?;
 ///     let mut connections: UnixIncoming<'_> = listener.incoming();
-///     assert!(connections.next().await.expect("it never ends").is_ok());
+///     assert!(connections.next().await.expect("the stream never ends").is_ok());
 ///     std::fs::remove_file(&path)
 /// })??;
 /// # std::io::Result::Ok(())
@@ -406,30 +409,30 @@ impl Stream for UnixIncoming<'_> {
     }
 }
 
-/// Says which path or address it was.
+/// Adds the path or address to an error of `bind`.
 pub(super) fn cannot_bind(address: impl fmt::Display, error: &io::Error) -> io::Error {
     let text = format!("cannot bind {address}: {error}");
     io::Error::new(error.kind(), text)
 }
 
-/// The name that an address has.
-fn named(address: &SocketAddr) -> io::Result<SockAddr> {
+/// Converts an address that has a name.
+fn to_sock_addr(address: &SocketAddr) -> io::Result<SockAddr> {
     if let Some(path) = address.as_pathname() {
         return SockAddr::unix(path);
     }
     #[cfg(target_os = "linux")]
     if let Some(name) = std::os::linux::net::SocketAddrExt::as_abstract_name(address) {
-        // To socket2, a path that begins with a NUL byte is an abstract name.
+        // socket2 takes a path that begins with a NUL byte for an abstract name.
         let path = [b"\0", name].concat();
         return SockAddr::unix(OsStr::from_bytes(&path));
     }
-    Err(nameless())
+    Err(unnamed_address())
 }
 
-pub(super) fn nameless() -> io::Error {
+pub(super) fn unnamed_address() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,
-        "this Unix socket address has no name: nobody can be reached there",
+        "this Unix socket address has no name: no socket can be reached by it",
     )
 }
 

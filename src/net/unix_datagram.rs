@@ -1,4 +1,4 @@
-//! Unix domain datagrams.
+//! Unix domain datagram sockets.
 
 use std::fmt;
 use std::io;
@@ -10,8 +10,8 @@ use mio::Interest;
 use crate::event_loop::handle::EventLoop;
 use crate::io::registered::Registered;
 use crate::net::backoff::Backoff;
-use crate::net::unix::{cannot_bind, nameless};
-use crate::reactor::source::Direction;
+use crate::net::unix::{cannot_bind, unnamed_address};
+use crate::reactor::direction::Direction;
 
 /// A Unix domain datagram socket.
 ///
@@ -38,7 +38,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says, as `AddrInUse`.
+    /// Returns any error from the operating system, such as `AddrInUse`.
     ///
     /// # Examples
     ///
@@ -48,7 +48,7 @@ impl UnixDatagram {
     /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-datagram", std::process::id()));
     /// loopgroup::run(async {
     ///     let server = UnixDatagram::bind(&path)?;
-    ///     let client = UnixDatagram::unbound()?; // may send, and cannot be answered
+    ///     let client = UnixDatagram::unbound()?; // can send, but cannot receive a reply
     ///     client.send_to(b"to a path", &path).await?;
     ///     client.send_to_addr(b"to an address", &server.local_addr()?).await?;
     ///     client.connect(&path)?;
@@ -72,7 +72,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// As [`bind`](UnixDatagram::bind).
+    /// The same as [`bind`](UnixDatagram::bind).
     ///
     /// # Examples
     ///
@@ -94,24 +94,24 @@ impl UnixDatagram {
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
         let bound = net::UnixDatagram::bind_addr(address);
-        let named = |error| cannot_bind(format_args!("{address:?}"), &error);
-        UnixDatagram::from_std(bound.map_err(named)?)
+        let with_address = |error| cannot_bind(format_args!("{address:?}"), &error);
+        UnixDatagram::from_std(bound.map_err(with_address)?)
     }
 
-    /// Makes a socket without an address.
+    /// Creates a socket that is not bound to an address.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn unbound() -> io::Result<UnixDatagram> {
         UnixDatagram::from_std(net::UnixDatagram::unbound()?)
     }
 
-    /// Makes two sockets that are connected to each other.
+    /// Creates two sockets that are connected to each other.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Examples
     ///
@@ -120,7 +120,7 @@ impl UnixDatagram {
     ///
     /// let (one, other) = UnixDatagram::pair()?;
     /// let received = loopgroup::run(async {
-    ///     one.send(b"").await?; // an empty datagram is one
+    ///     one.send(b"").await?; // an empty datagram is a datagram
     ///     other.recv(&mut [0; 8]).await
     /// })?;
     /// assert_eq!(received?, 0);
@@ -131,11 +131,11 @@ impl UnixDatagram {
         Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
     }
 
-    /// Takes a socket of the standard library and makes it non-blocking.
+    /// Converts a standard library socket and makes it non-blocking.
     ///
     /// # Errors
     ///
-    /// What the system says when it cannot be made non-blocking.
+    /// Returns an error if it cannot be made non-blocking.
     ///
     /// # Examples
     ///
@@ -154,16 +154,16 @@ impl UnixDatagram {
         })
     }
 
-    /// Gives the standard library's socket back, which stays non-blocking.
+    /// Converts into the standard library's socket, which stays non-blocking.
     pub fn into_std(self) -> net::UnixDatagram {
         self.io.into_inner()
     }
 
-    /// Returns the address that it is bound to.
+    /// Returns the local address that this socket is bound to.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().local_addr()
     }
@@ -172,7 +172,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         self.io.get_ref().connect(path)
     }
@@ -181,9 +181,9 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says; `InvalidInput` for an address without a name.
+    /// Returns any error from the operating system; `InvalidInput` for an unnamed address.
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
-        reachable(address)?;
+        require_name(address)?;
         self.io.get_ref().connect_addr(address)
     }
 
@@ -191,7 +191,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
@@ -206,41 +206,43 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the datagram is sent whole or not at all.
     pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
         let path = path.as_ref();
-        self.send_by(|socket| socket.send_to(buf, path)).await
-    }
-
-    /// Sends a datagram to the socket at `address`, such as one that was received from.
-    ///
-    /// # Errors
-    ///
-    /// What the system says; `InvalidInput` for an address without a name, as that of a sender that is not
-    /// bound.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`send_to`](UnixDatagram::send_to).
-    pub async fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
-        reachable(address)?;
-        self.send_by(|socket| socket.send_to_addr(buf, address))
+        self.send_with_backoff(|socket| socket.send_to(buf, path))
             .await
     }
 
-    /// Sends to a socket that this one is not connected to, by the clock if that is full.
-    async fn send_by(
+    /// Sends a datagram to the socket at `address`, such as the sender of a received datagram.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system; `InvalidInput` for an unnamed address, such as that
+    /// of a sender that is not bound.
+    ///
+    /// # Cancel safety
+    ///
+    /// The same as [`send_to`](UnixDatagram::send_to).
+    pub async fn send_to_addr(&self, buf: &[u8], address: &SocketAddr) -> io::Result<usize> {
+        require_name(address)?;
+        self.send_with_backoff(|socket| socket.send_to_addr(buf, address))
+            .await
+    }
+
+    /// Sends to a socket that this one is not connected to; retries after a delay while its queue is
+    /// full.
+    async fn send_with_backoff(
         &self,
         send: impl Fn(&net::UnixDatagram) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut backoff = Backoff::new();
         loop {
-            // The socket counts as writable all the while, and each attempt has the system report that
-            // again: to wait for readiness would be to spin.
+            // The socket itself stays writable, and each attempt makes the system report that again:
+            // waiting for readiness would busy-loop.
             let attempt = |socket: &net::UnixDatagram| match send(socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
                 result => result.map(Some),
@@ -256,7 +258,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
@@ -265,11 +267,11 @@ impl UnixDatagram {
         self.io.io(Direction::Read, |socket| socket.recv(buf)).await
     }
 
-    /// Receives a datagram and says where it came from.
+    /// Receives a datagram and returns the address of its sender.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Returns any error from the operating system.
     ///
     /// # Cancel safety
     ///
@@ -280,39 +282,39 @@ impl UnixDatagram {
             .await
     }
 
-    /// Returns the address of the peer, if it is connected.
+    /// Returns the address of the connected peer.
     ///
     /// # Errors
     ///
-    /// What the system says; `NotConnected` if it is not.
+    /// Returns any error from the operating system; `NotConnected` if the socket is not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.io.get_ref().peer_addr()
     }
 
-    /// Waits until there is something to receive; errors as [`recv`](UnixDatagram::recv).
+    /// Waits until there is a datagram to receive; fails like [`recv`](UnixDatagram::recv).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it takes nothing.
+    /// Cancel safe: nothing is consumed.
     pub async fn readable(&self) -> io::Result<()> {
         self.io.readable().await
     }
 
-    /// Waits until it has room to send (of the peer's queue that says nothing); errors as
-    /// [`send`](UnixDatagram::send).
+    /// Waits until the socket has room to send; fails like [`send`](UnixDatagram::send). The queue of the
+    /// receiver may still be full.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it takes nothing.
+    /// Cancel safe: nothing is consumed.
     pub async fn writable(&self) -> io::Result<()> {
         self.io.writable().await
     }
 
-    /// Tries an operation on the system's socket if it is, or may be, ready for it.
+    /// Tries an operation on the standard library's socket if that is, or may be, ready for it.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if it is not ready; else what `operation` returns.
+    /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
     ///
     /// # Examples
     ///
@@ -338,25 +340,25 @@ impl UnixDatagram {
         self.io.try_io(interest, operation)
     }
 
-    /// Moves it to another loop.
+    /// Moves the socket to another loop.
     ///
     /// # Errors
     ///
-    /// If that loop cannot be started, has no selector or has ended.
+    /// Fails if that loop cannot be started, has no selector or has ended.
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
         self.io.migrate_to(event_loop).await
     }
 
-    /// Returns the loop that the socket is registered with, if it is.
+    /// Returns the loop that the socket is registered with, if any.
     pub fn event_loop(&self) -> Option<EventLoop> {
         self.io.event_loop()
     }
 }
 
-/// Looks whether somebody can be reached at an address.
-fn reachable(address: &SocketAddr) -> io::Result<()> {
+/// Returns an error for an unnamed address.
+fn require_name(address: &SocketAddr) -> io::Result<()> {
     if address.is_unnamed() {
-        return Err(nameless());
+        return Err(unnamed_address());
     }
     Ok(())
 }

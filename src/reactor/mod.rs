@@ -10,9 +10,10 @@
 //!   one good wait are a failure.
 //! - Whoever waits for a descriptor is handed out, to be woken by the loop with nothing held.
 
-pub(crate) mod crowd;
+pub(crate) mod direction;
 pub(crate) mod source;
 pub(crate) mod table;
+pub(crate) mod wait_list;
 
 use std::borrow::Borrow;
 use std::io;
@@ -108,7 +109,7 @@ impl Driver {
     pub(crate) fn wait<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
-        until: Option<Until>,
+        until: Option<WaitUntil>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         match self {
@@ -134,7 +135,7 @@ impl Driver {
     }
 
     /// Takes what is ready now, without waiting.
-    pub(crate) fn look<W: Borrow<Source>>(
+    pub(crate) fn poll_now<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
         ready: &mut Vec<Waker>,
@@ -165,15 +166,15 @@ impl Doorbell {
 
 /// The end of a wait, with the clock reading that the loop has already taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Until {
+pub(crate) struct WaitUntil {
     pub(crate) deadline: Instant,
     pub(crate) now: Instant,
 }
 
-impl Until {
+impl WaitUntil {
     /// The same end, with a new reading.
-    pub(crate) fn read_again(self) -> Until {
-        Until {
+    pub(crate) fn read_again(self) -> WaitUntil {
+        WaitUntil {
             now: sync::now(),
             ..self
         }
@@ -196,20 +197,20 @@ impl Reactor {
     fn wait<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
-        until: Option<Until>,
+        until: Option<WaitUntil>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
-        let Turn::Empty = self.turn(port, timeout, ready)? else {
+        let PollOutcome::Empty = self.turn(port, timeout, ready)? else {
             return Ok(());
         };
         // The clock is read only when there is a suspicion.
         let in_time = until
             .is_some_and(|until| timeout == Some(LONGEST_WAIT) || sync::now() >= until.deadline);
         match self.health.empty_wait(in_time) {
-            Verdict::Fine => Ok(()),
-            Verdict::Rebuild => self.rebuild(port, ready, None),
-            Verdict::GiveUp => Err(io::Error::other(
+            HealthVerdict::Fine => Ok(()),
+            HealthVerdict::Rebuild => self.rebuild(port, ready, None),
+            HealthVerdict::GiveUp => Err(io::Error::other(
                 "the selector returns at once and with nothing, also after it was rebuilt",
             )),
         }
@@ -221,9 +222,9 @@ impl Reactor {
         port: &Port<W>,
         timeout: Option<Duration>,
         ready: &mut Vec<Waker>,
-    ) -> io::Result<Turn> {
+    ) -> io::Result<PollOutcome> {
         match sync::select(&mut self.poll, &mut self.events, timeout) {
-            Ok(()) if self.events.is_empty() => Ok(Turn::Empty),
+            Ok(()) if self.events.is_empty() => Ok(PollOutcome::Empty),
             Ok(()) => {
                 self.health.good_wait();
                 // Most wake-ups are the bell alone: no need for the table's lock.
@@ -231,12 +232,14 @@ impl Reactor {
                 if let (false, Some(table)) = (bell_alone, &port.table) {
                     table.report(&self.events, ready);
                 }
-                Ok(Turn::Events)
+                Ok(PollOutcome::Events)
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Turn::Interrupted),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                Ok(PollOutcome::Interrupted)
+            }
             Err(error) if self.health.may_rebuild() => {
                 self.rebuild(port, ready, Some(&error))?;
-                Ok(Turn::Interrupted)
+                Ok(PollOutcome::Interrupted)
             }
             Err(error) => Err(error),
         }
@@ -267,7 +270,7 @@ impl Reactor {
 
 /// What a call of the selector came back with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum PollOutcome {
     Events,
     Empty,
     Interrupted,
@@ -281,7 +284,7 @@ fn selector() -> io::Result<(Poll, mio::Waker)> {
 
 /// What is to be done about a wait that ended with nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum HealthVerdict {
     Fine,
     Rebuild,
     GiveUp,
@@ -301,18 +304,18 @@ impl Health {
     }
 
     /// Notes a wait that ended with nothing.
-    fn empty_wait(&mut self, in_time: bool) -> Verdict {
+    fn empty_wait(&mut self, in_time: bool) -> HealthVerdict {
         if in_time {
             self.good_wait();
-            return Verdict::Fine;
+            return HealthVerdict::Fine;
         }
         self.premature += 1;
         if self.premature < PREMATURE_LIMIT {
-            Verdict::Fine
+            HealthVerdict::Fine
         } else if self.may_rebuild() {
-            Verdict::Rebuild
+            HealthVerdict::Rebuild
         } else {
-            Verdict::GiveUp
+            HealthVerdict::GiveUp
         }
     }
 
@@ -329,7 +332,8 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::source::{Direction, Look};
+    use crate::reactor::direction::Direction;
+    use crate::reactor::source::Readiness;
     use std::io::Write;
     use std::os::fd::AsRawFd;
 
@@ -347,7 +351,7 @@ mod tests {
             let now = Instant::now();
             let deadline = now + Duration::from_millis(5);
             driver
-                .wait(&port, Some(Until { deadline, now }), &mut Vec::new())
+                .wait(&port, Some(WaitUntil { deadline, now }), &mut Vec::new())
                 .unwrap();
             assert!(Instant::now() >= deadline);
         }
@@ -358,15 +362,15 @@ mod tests {
         let mut health = Health::default();
         for _ in 0..REBUILD_LIMIT {
             for _ in 1..PREMATURE_LIMIT {
-                assert_eq!(health.empty_wait(false), Verdict::Fine);
+                assert_eq!(health.empty_wait(false), HealthVerdict::Fine);
             }
-            assert_eq!(health.empty_wait(false), Verdict::Rebuild);
+            assert_eq!(health.empty_wait(false), HealthVerdict::Rebuild);
             health.rebuilt();
         }
         for _ in 1..PREMATURE_LIMIT {
-            assert_eq!(health.empty_wait(false), Verdict::Fine);
+            assert_eq!(health.empty_wait(false), HealthVerdict::Fine);
         }
-        assert_eq!(health.empty_wait(false), Verdict::GiveUp);
+        assert_eq!(health.empty_wait(false), HealthVerdict::GiveUp);
         health.good_wait();
         assert!(health.may_rebuild());
     }
@@ -375,7 +379,7 @@ mod tests {
     fn a_wait_that_ran_its_time_is_not_premature() {
         let mut health = Health::default();
         for _ in 0..10 * PREMATURE_LIMIT {
-            assert_eq!(health.empty_wait(true), Verdict::Fine);
+            assert_eq!(health.empty_wait(true), HealthVerdict::Fine);
         }
     }
 
@@ -388,7 +392,7 @@ mod tests {
         table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         drop(source.store(Direction::Read, Waker::noop().clone()));
         assert_eq!(port.close().len(), 1);
-        assert_eq!(source.look(Direction::Read), Look::Shut);
+        assert_eq!(source.readiness(Direction::Read), Readiness::Shut);
     }
 
     #[test]
@@ -408,7 +412,10 @@ mod tests {
         while ready.is_empty() {
             reactor.wait(&port, None, &mut ready).unwrap();
         }
-        assert!(matches!(source.look(Direction::Read), Look::Ready(_)));
+        assert!(matches!(
+            source.readiness(Direction::Read),
+            Readiness::Ready(_)
+        ));
         table.deregister(token);
         assert_eq!(table.len(), 0);
     }

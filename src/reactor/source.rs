@@ -12,7 +12,7 @@
 //!   while it holds that lock, or after it has held it: of an event and a waiter that race, one
 //!   sees the other.
 //! - Each direction has one waker for the poll functions, which the last caller replaces and every
-//!   event wakes; and there is a [wait list](super::crowd) of futures, which remove themselves. So
+//!   event wakes; and there is a [wait list](super::wait_list) of futures, which remove themselves. So
 //!   nothing accumulates, and many tasks may wait for one socket.
 //! - It knows nothing of loops and sockets.
 //!
@@ -54,7 +54,8 @@ use std::task::Waker;
 
 use mio::event::Event;
 
-use crate::reactor::crowd::{Aim, Key, WaitList};
+use crate::reactor::direction::Direction;
+use crate::reactor::wait_list::{Intent, WaitKey, WaitList};
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 const READABLE: usize = 1;
@@ -66,13 +67,6 @@ const WRITE_STICKY: usize = 1 << 3;
 const SHUT: usize = 1 << 4;
 const BITS: usize = (1 << 5) - 1;
 const TICK: usize = 1 << 5;
-
-/// The direction of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Read,
-    Write,
-}
 
 impl Direction {
     /// The bits that make a system call in this direction worthwhile; `WouldBlock` clears them.
@@ -94,7 +88,7 @@ impl Direction {
 
 /// The readiness of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum Readiness {
     /// Worth a system call; the tick is for [`Source::blocked`] and [`Source::short`].
     Ready(Tick),
     NotReady,
@@ -126,7 +120,7 @@ struct SourceWaiters {
 /// lock held.
 #[derive(Debug)]
 pub(crate) struct Enlisted {
-    pub(crate) look: Look,
+    pub(crate) look: Readiness,
     pub(crate) spare: Option<Waker>,
 }
 
@@ -140,15 +134,15 @@ pub(crate) struct Handover {
 }
 
 impl Source {
-    pub(crate) fn look(&self, direction: Direction) -> Look {
+    pub(crate) fn readiness(&self, direction: Direction) -> Readiness {
         // Acquire pairs with the Release of the update that set the bits.
         let word = self.word.load(Ordering::Acquire);
         if word & SHUT != 0 {
-            Look::Shut
+            Readiness::Shut
         } else if word & direction.mask() != 0 {
-            Look::Ready(Tick(word / TICK))
+            Readiness::Ready(Tick(word / TICK))
         } else {
-            Look::NotReady
+            Readiness::NotReady
         }
     }
 
@@ -226,20 +220,20 @@ impl Source {
     /// call that does.
     pub(crate) fn enlist(
         &self,
-        key: &mut Option<Key>,
+        key: &mut Option<WaitKey>,
         direction: Direction,
-        aim: Aim,
+        intent: Intent,
         waker: Waker,
     ) -> Enlisted {
         let mut waiters = self.waiters.lock();
         // With the lock held: a holder of the baton must not go to sleep on a direction that is ready.
-        let look = self.look(direction);
-        let spare = if look == Look::NotReady {
+        let look = self.readiness(direction);
+        let spare = if look == Readiness::NotReady {
             let futures = waiters.futures.get_or_insert_default();
             match *key {
                 Some(key) => futures.requeue(key, waker),
                 None => {
-                    *key = Some(futures.insert(direction, aim, waker));
+                    *key = Some(futures.insert(direction, intent, waker));
                     None
                 }
             }
@@ -251,14 +245,15 @@ impl Source {
 
     /// Removes a future; a baton that it held passes to the next in the queue if the direction is
     /// still ready.
-    pub(crate) fn leave(&self, key: Key) -> Handover {
+    pub(crate) fn leave(&self, key: WaitKey) -> Handover {
         let mut waiters = self.waiters.lock();
         let futures = waiters
             .futures
             .as_mut()
             .expect("created when the future was enlisted");
         let removed = futures.remove(key);
-        let still_ready = |direction: &Direction| matches!(self.look(*direction), Look::Ready(_));
+        let still_ready =
+            |direction: &Direction| matches!(self.readiness(*direction), Readiness::Ready(_));
         let next = removed
             .baton
             .filter(still_ready)
@@ -280,11 +275,11 @@ impl SourceWaiters {
         let Some(futures) = &mut self.futures else {
             return;
         };
-        futures.notify_all(direction, Aim::Know, woken);
+        futures.notify_all(direction, Intent::Observe, woken);
         if bits & direction.mask() == direction.data() {
             woken.extend(futures.notify_one(direction));
         } else {
-            futures.notify_all(direction, Aim::Take, woken);
+            futures.notify_all(direction, Intent::Operate, woken);
         }
     }
 

@@ -229,7 +229,8 @@ fn index(token: Token) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::source::{Direction, Look};
+    use crate::reactor::direction::Direction;
+    use crate::reactor::source::Readiness;
     use std::io::Write;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
@@ -275,7 +276,7 @@ mod tests {
         let source = Arc::new(Source::default());
         let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
         assert_eq!(table.close(&mut Vec::new()), 1);
-        assert_eq!(source.look(Direction::Read), Look::Shut);
+        assert_eq!(source.readiness(Direction::Read), Readiness::Shut);
         table.deregister(token); // late, but harmless
         assert!(table.register(one.as_raw_fd(), &source).is_none());
         // A loop runs on for a while after it has closed its channels, and may find its selector
@@ -304,8 +305,8 @@ mod tests {
         let mut woken = Vec::new();
         table.rebuild(again.registry().try_clone().unwrap(), &mut woken);
         assert_eq!(woken.len(), 1, "the waiter of the shut source");
-        let looks = sources.map(|source| source.look(Direction::Read));
-        assert_eq!(looks, [Look::Shut, Look::NotReady]);
+        let looks = sources.map(|source| source.readiness(Direction::Read));
+        assert_eq!(looks, [Readiness::Shut, Readiness::NotReady]);
         let refused = again
             .registry()
             .register(&mut SourceFd(&fds[1]), token, INTEREST);

@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use crate::event_loop::context;
-use crate::event_loop::counters::End;
+use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
 use crate::event_loop::local::Local;
 use crate::panic::{PanicReporter, PanicSite};
@@ -84,14 +84,18 @@ impl<F: Future> Harness<F> {
     }
 
     /// Drops the future; the task ends as `end` unless that panics.
-    fn end(self: Pin<&mut Self>, end: End) -> Result<(), Payload> {
+    fn end(self: Pin<&mut Self>, end: TaskEnd) -> Result<(), Payload> {
         let mut body = self.project().body;
         let BodyProjection::Present { stage, .. } = body.as_mut().project() else {
             return Ok(());
         };
         let stage = *stage;
         let dropped = contain(|| body.set(Body::Ended));
-        let end = if dropped.is_err() { End::Panicked } else { end };
+        let end = if dropped.is_err() {
+            TaskEnd::Panicked
+        } else {
+            end
+        };
         stage.leave(end);
         dropped
     }
@@ -99,7 +103,7 @@ impl<F: Future> Harness<F> {
     /// A task dropped before its end: cancelled.
     fn drop_unfinished(self: Pin<&mut Self>) {
         let location = self.location;
-        if let Err(payload) = self.end(End::Cancelled) {
+        if let Err(payload) = self.end(TaskEnd::Cancelled) {
             context::panics().report(PanicSite::Destructor, payload, Some(location));
         }
     }
@@ -114,11 +118,11 @@ impl<F: Future> Harness<F> {
     ) -> Outcome<F::Output> {
         let location = self.location;
         let second = if value.is_some() {
-            stage.leave(End::Panicked);
+            stage.leave(TaskEnd::Panicked);
             // The value goes the way of its task.
             contain_drop(value)
         } else {
-            self.end(End::Panicked)
+            self.end(TaskEnd::Panicked)
         };
         if let Err(second) = second {
             context::panics().report(PanicSite::Destructor, second, Some(location));
@@ -129,7 +133,7 @@ impl<F: Future> Harness<F> {
 
 impl Stage {
     /// Counts a task whose future is gone, and leaves the live table.
-    fn leave(self, end: End) {
+    fn leave(self, end: TaskEnd) {
         context::with_local(|local| match self {
             // A refused task was never ours to count.
             Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
@@ -179,7 +183,7 @@ impl<F: Future> Future for Harness<F> {
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
-                before.leave(End::Completed);
+                before.leave(TaskEnd::Completed);
                 Poll::Ready(Outcome::value(value))
             }
             (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),

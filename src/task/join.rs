@@ -188,7 +188,7 @@ impl<T> Future for JoinHandle<T> {
         let Poll::Ready(mut outcome) = outcome else {
             return Poll::Pending;
         };
-        self.let_go();
+        self.detach_in_place();
         Poll::Ready(match outcome.as_mut().map(Outcome::join) {
             Some(Ok(value)) => Ok(value),
             Some(Err((payload, location))) => Err(JoinError::panic(payload, location)),
@@ -199,7 +199,7 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> JoinHandle<T> {
     /// Detaches the task, which does nothing to one that is done but free it.
-    fn let_go(&mut self) {
+    fn detach_in_place(&mut self) {
         match std::mem::replace(&mut self.0, Repr::Done) {
             Repr::Loop(task) => task.detach(),
             Repr::Blocking(job) => job.detach(),
@@ -210,7 +210,7 @@ impl<T> JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        self.let_go();
+        self.detach_in_place();
     }
 }
 

@@ -80,7 +80,7 @@ fn schedule_elsewhere(runnable: Runnable) {
     // The home is cloned before the push: after it the task may be gone.
     let home = Arc::clone(&runnable.metadata().0);
     match home.inbox.push_wake(runnable, context::sender_to(&home)) {
-        Ok(ring) => home.answer(ring),
+        Ok(ring) => home.ring_if_needed(ring),
         // Unreachable while step 4 above holds. Dropping is right even so: a Send future may be
         // dropped here, and for a local one async-task's own check ends the process, which is the
         // only honest answer to a broken promise (leaking it would hang its handle).

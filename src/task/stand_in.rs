@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::event_loop::arena::{Key, Visit};
+use crate::event_loop::arena::{ArenaKey, Visit};
 use crate::event_loop::context;
 use crate::unwind::contain;
 
@@ -26,7 +26,7 @@ pub(crate) struct StandIn<I, F> {
 
 enum StandInState<I> {
     New(I),
-    Home(Key),
+    Home(ArenaKey),
     Done,
 }
 

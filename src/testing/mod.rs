@@ -1,9 +1,9 @@
 //! Loops that a test drives by hand: no thread, no real time, no waiting.
 //!
-//! [`TestLoop`] is one loop; [`TestGroup`] is several whose turns are interleaved by a seed, so that
-//! an order of events that breaks something can be had again. Both run the production code: the same
-//! turn, the same timers, the same shutdown; only the clock stands still until the test moves it, and
-//! nothing runs until the test says so.
+//! [`TestLoop`] is one loop; [`TestGroup`] is several loops whose turns are interleaved by a seed, so that
+//! an order of events that causes a failure can be reproduced. Both run the production code: the same
+//! turn, timers and shutdown. Only the clock is stopped until the test advances it, and nothing runs
+//! until the test drives the loop.
 //!
 //! ```
 //! use loopgroup::testing::TestLoop;
@@ -21,7 +21,7 @@
 //! assert_eq!(test.block_on(task).unwrap(), "an hour later");
 //! ```
 
-mod seat;
+mod driven_loop;
 mod test_group;
 mod test_loop;
 

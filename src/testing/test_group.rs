@@ -1,4 +1,4 @@
-//! Several loops on one thread, interleaved by a seed.
+//! Several loops on one thread, with turns interleaved by a seed.
 
 use std::fmt;
 use std::io;
@@ -12,14 +12,14 @@ use crate::group::handle::EventLoopGroup;
 use crate::random::Random;
 use crate::report::TerminationReport;
 use crate::sync::Arc;
-use crate::testing::seat::{Patience, Seat};
-use crate::testing::test_loop::{SLICE, later};
+use crate::testing::driven_loop::{DrivenLoop, PollLimit};
+use crate::testing::test_loop::{TASKS_PER_TURN, add_capped};
 
-/// A group whose loops take turns on the test's thread, in an order that a seed decides.
+/// A group whose loops take turns on the test's thread, in an order determined by a seed.
 ///
-/// Which loop goes next, and how many tasks it runs before the next one does, are drawn from the
-/// seed: one seed is one interleaving, and many seeds are many. [`trace`](TestGroup::trace) is a
-/// hash over everything that was run; two runs of one seed and one test have the same.
+/// The seed determines which loop runs next, and how many tasks it runs in that turn: one seed is one
+/// interleaving. [`trace`](TestGroup::trace) is a hash over everything that was run; two runs of the same
+/// test with the same seed have the same trace.
 ///
 /// # Examples
 ///
@@ -39,12 +39,12 @@ use crate::testing::test_loop::{SLICE, later};
 ///     assert_eq!(test.pending(), 0);
 ///     test.trace()
 /// };
-/// assert_eq!(run(7), run(7)); // an interleaving can be had again
+/// assert_eq!(run(7), run(7)); // the interleaving is reproducible
 /// assert_ne!(run(7), run(8));
 /// ```
 pub struct TestGroup {
     group: EventLoopGroup,
-    seats: Vec<Seat>,
+    driven: Vec<DrivenLoop>,
     clock: Arc<VirtualClock>,
     _reading: ReadHere,
     random: Random,
@@ -52,7 +52,7 @@ pub struct TestGroup {
 }
 
 impl TestGroup {
-    /// Makes a group of `loops` loops whose turns are drawn from `seed`.
+    /// Creates a group of `loops` loops whose turns are determined by `seed`.
     ///
     /// # Panics
     ///
@@ -67,22 +67,22 @@ impl TestGroup {
     ///     let mut test = TestGroup::seeded(seed, 3);
     ///     let task = test.group().spawn(async { 7 });
     ///     test.run_until_stalled();
-    ///     assert!(task.is_finished(), "seed {seed}"); // the seed that fails is the one to run again
+    ///     assert!(task.is_finished(), "seed {seed}"); // the seed reproduces a failure
     /// }
     /// ```
     #[track_caller]
     pub fn seeded(seed: u64, loops: usize) -> TestGroup {
         assert!(loops > 0, "a group needs at least one loop");
         TestGroup::from_builder(seed, Builder::new().loops(loops))
-            .expect("the settings are right, and loops without a selector need no resources")
+            .expect("the settings are valid, and loops without a selector need no resources")
     }
 
-    /// Makes a group with these settings, whose turns are drawn from `seed`: bounds, policies, choosers
-    /// and handlers count; threads, selectors and waits do not.
+    /// Creates a group with these settings, whose turns are determined by `seed`. Bounds, policies,
+    /// choosers and handlers apply; settings of threads, selectors and waits have no effect.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` names the setting that is wrong.
+    /// `InvalidInput` with the name of the invalid setting.
     ///
     /// # Examples
     ///
@@ -99,12 +99,12 @@ impl TestGroup {
         let clock = Arc::new(VirtualClock::new());
         let builder = builder.without_io();
         let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
-        let seats = (0..group.len())
-            .map(|index| Seat::take(&group, index))
+        let driven = (0..group.len())
+            .map(|index| DrivenLoop::claim(&group, index))
             .collect();
         Ok(TestGroup {
             group,
-            seats,
+            driven,
             _reading: clock::read_here(&clock),
             clock,
             random: Random::new(seed),
@@ -112,7 +112,7 @@ impl TestGroup {
         })
     }
 
-    /// Returns the group, whose API is the production one.
+    /// Returns the group, with the production API.
     pub fn group(&self) -> &EventLoopGroup {
         &self.group
     }
@@ -127,11 +127,11 @@ impl TestGroup {
         self.clock.passed()
     }
 
-    /// Runs one short turn of one loop, both drawn from the seed.
+    /// Runs one short turn of one loop, both determined by the seed.
     ///
     /// # Panics
     ///
-    /// Like every method that drives the loops: on the thread of an event loop, as in a task.
+    /// Like every method that drives the loops: on the thread of an event loop, for example in a task.
     ///
     /// # Examples
     ///
@@ -151,29 +151,29 @@ impl TestGroup {
     /// ```
     #[track_caller]
     pub fn step(&mut self) {
-        let index = self.random.below(self.seats.len());
+        let index = self.random.below(self.driven.len());
         self.turn(index);
     }
 
-    /// Runs turns, drawn from the seed, until no loop has anything to run now.
+    /// Runs turns, determined by the seed, until no loop has anything to run now.
     ///
-    /// A task that wakes itself for ever does not hold it: it gives up after two hundred thousand
-    /// polls, and some more if there are many tasks.
+    /// A task that wakes itself without end does not block it: it returns after two hundred thousand
+    /// polls, or more if there are many tasks.
     ///
     /// # Panics
     ///
-    /// As [`step`](TestGroup::step).
+    /// The same as [`step`](TestGroup::step).
     #[track_caller]
     pub fn run_until_stalled(&mut self) {
-        self.settle();
+        self.run_to_stall();
     }
 
-    /// Lets virtual time pass; at each deadline on the way runs what is due, as
-    /// [`run_until_stalled`](TestGroup::run_until_stalled) does.
+    /// Advances virtual time; at each deadline on the way it runs what is due, like
+    /// [`run_until_stalled`](TestGroup::run_until_stalled).
     ///
     /// # Panics
     ///
-    /// As [`step`](TestGroup::step).
+    /// The same as [`step`](TestGroup::step).
     ///
     /// # Examples
     ///
@@ -190,24 +190,24 @@ impl TestGroup {
     /// ```
     #[track_caller]
     pub fn advance(&mut self, duration: Duration) {
-        let target = later(self.now(), duration);
-        while let Some(next) = self.settle() {
+        let target = add_capped(self.now(), duration);
+        while let Some(next) = self.run_to_stall() {
             if next > target {
                 break;
             }
             self.clock.move_to(next);
         }
         self.clock.move_to(target);
-        self.settle();
+        self.run_to_stall();
     }
 
-    /// Returns how many tasks of all loops are not finished, begun or not.
+    /// Returns how many tasks of all loops are not finished, whether they have begun or not.
     pub fn pending(&self) -> usize {
         let count = |one: &EventLoop| one.pending_tasks() + one.live_tasks();
         self.group.loops().iter().map(count).sum()
     }
 
-    /// Returns a hash over every turn so far: who ran, how much, and when.
+    /// Returns a hash over every turn so far: which loop ran, how many polls, and when.
     ///
     /// # Examples
     ///
@@ -244,35 +244,36 @@ impl TestGroup {
         self.group.termination().wait_timeout(Duration::ZERO)
     }
 
-    /// Runs turns until every loop sleeps; returns the next deadline of all.
+    /// Runs turns until every loop sleeps; returns the earliest deadline of all loops.
     #[track_caller]
-    fn settle(&mut self) -> Option<Instant> {
-        let mut patience = Patience::with(self.pending(), 1);
+    fn run_to_stall(&mut self) -> Option<Instant> {
+        let mut limit = PollLimit::for_tasks(self.pending(), 1);
         loop {
             let now = self.now();
-            let with = |reason: &dyn Fn(&Seat) -> bool| -> Vec<usize> {
-                let indexes = 0..self.seats.len();
+            let indexes_of = |needs_turn: &dyn Fn(&DrivenLoop) -> bool| -> Vec<usize> {
+                let indexes = 0..self.driven.len();
                 indexes
-                    .filter(|&index| reason(&self.seats[index]))
+                    .filter(|&index| needs_turn(&self.driven[index]))
                     .collect()
             };
-            let mut awake = with(&|seat| seat.is_awake(now));
+            let mut awake = indexes_of(&|driven| driven.is_awake(now));
             if awake.is_empty() {
-                // What was submitted lazily runs as well, after everything else.
-                awake = with(&Seat::has_lazy_mail);
+                // Lazy submissions run as well, after everything else.
+                awake = indexes_of(&DrivenLoop::has_lazy_submissions);
             }
             if awake.is_empty() {
-                return self.seats.iter().filter_map(Seat::sleeps_until).min();
+                let deadlines = self.driven.iter().filter_map(DrivenLoop::sleep_deadline);
+                return deadlines.min();
             }
             let index = awake[self.random.below(awake.len())];
-            let polls = self.seats[index].polls();
+            let polls = self.driven[index].polls();
             self.turn(index);
-            let ran = self.seats[index].polls().saturating_sub(polls);
-            if !patience.lasts(ran) {
-                // Restless: time has to pass all the same.
-                let deadlines = self.seats.iter();
-                return deadlines
-                    .filter_map(|seat| seat.next_deadline_after(now))
+            let ran = self.driven[index].polls().saturating_sub(polls);
+            if !limit.spend(ran) {
+                // A task never stops waking itself: time must advance nevertheless.
+                let loops = self.driven.iter();
+                return loops
+                    .filter_map(|driven| driven.next_deadline_after(now))
                     .min();
             }
         }
@@ -281,8 +282,8 @@ impl TestGroup {
     #[track_caller]
     fn turn(&mut self, index: usize) {
         let tasks = 1 + self.random.below(4);
-        self.seats[index].turn(tasks as u32);
-        let polls = self.seats[index].polls();
+        self.driven[index].turn(tasks as u32);
+        let polls = self.driven[index].polls();
         let passed = self.clock.passed().as_nanos() as u64;
         for word in [index as u64, polls, passed] {
             // FNV-1a, a word at a time.
@@ -293,14 +294,14 @@ impl TestGroup {
 
 impl Drop for TestGroup {
     fn drop(&mut self) {
-        // As for a `TestLoop`.
+        // The same as for a `TestLoop`.
         let Some(_outside) = context::step_out() else {
             return;
         };
         drop(self.group.shutdown_now());
-        while self.seats.iter().any(Seat::is_alive) {
-            for seat in &mut self.seats {
-                seat.turn(SLICE);
+        while self.driven.iter().any(DrivenLoop::is_alive) {
+            for driven in &mut self.driven {
+                driven.turn(TASKS_PER_TURN);
             }
         }
     }
@@ -327,15 +328,15 @@ mod tests {
             test.run_until_stalled();
             let before = test.trace();
             let shared = test.group().loops()[1].shared();
-            let ring = shared.inbox.open().nudge();
+            let ring = shared.inbox.lock().nudge();
             if answered {
-                shared.answer(ring);
+                shared.ring_if_needed(ring);
             }
             test.run_until_stalled();
             assert_eq!(
                 test.trace() != before,
                 answered,
-                "a loop turns if it is rung"
+                "a loop runs a turn if it was notified"
             );
         }
     }

@@ -16,36 +16,37 @@ use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
 use crate::report::TerminationReport;
 use crate::sync::{Arc, AtomicBool, Ordering};
-use crate::testing::seat::{Patience, Seat, Turn};
+use crate::testing::driven_loop::{DrivenLoop, PollLimit, TurnResult};
 
-/// Tasks per turn, as in production.
-pub(super) const SLICE: u32 = 1024;
-/// What a turn counts for at least, when a loop is suspected to be restless: a long one is expected.
-const LEAST: u64 = 64;
+/// The most tasks per turn, as in production.
+pub(super) const TASKS_PER_TURN: u32 = 1024;
+/// The least that a turn counts for in a [`PollLimit`], so that short and empty turns reach the limit
+/// too.
+const MIN_POLLS_PER_TURN: u64 = 64;
 
-/// The moment `duration` after `now`, or as late as it makes sense.
-pub(super) fn later(now: Instant, duration: Duration) -> Instant {
+/// Adds `duration` to `now`, capped at a century so that it cannot overflow.
+pub(super) fn add_capped(now: Instant, duration: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     now + duration.min(CENTURY)
 }
 
-/// A loop without a thread, over a clock that the test moves.
+/// A loop without a thread, with a clock that the test advances.
 ///
-/// It dereferences to its [`EventLoop`]: `spawn`, `schedule`, `shutdown_gracefully_with` and all the
-/// rest are the production ones. Submissions from the test go through the inbox like those of any
-/// other thread; they run when the test drives the loop. Dropping it ends the loop: what is left is
-/// cancelled.
+/// It dereferences to its [`EventLoop`]: `spawn`, `schedule`, `shutdown_gracefully_with` and all other
+/// methods are the production ones. Submissions from the test pass through the inbox like those of any
+/// other thread; they run when the test drives the loop. Dropping it ends the loop and cancels the
+/// remaining tasks.
 ///
-/// Time is the loop's own: `std::time::Instant::now()` stays real, and what real threads do (those of
-/// [`blocking`](crate::blocking), say) takes no virtual time and is not waited for. A
-/// [`sleep`](crate::time::sleep), `timeout` or `interval` that the test makes outside of the loop counts by the clock of
-/// whoever polls it first: spawned here it takes virtual time, awaited in [`block_on`](crate::block_on) or spawned on a
-/// real group it takes real time.
+/// Virtual time applies to the loop only: `std::time::Instant::now()` stays real, and work on real
+/// threads (those of [`blocking`](crate::blocking), for example) takes no virtual time and is not
+/// waited for. A [`sleep`](crate::time::sleep), `timeout` or `interval` that the test creates outside
+/// of the loop uses the clock of the loop or `block_on` that first polls it: spawned here it takes
+/// virtual time, awaited in [`block_on`](crate::block_on) or spawned on a real group it takes real
+/// time.
 ///
 /// # Examples
 ///
-/// Futures that sleep are awaited with [`TestLoop::block_on`]: the crate's own `block_on` waits by the
-/// real clock.
+/// Await futures that sleep with [`TestLoop::block_on`]: the crate's own `block_on` uses the real clock.
 ///
 /// A shutdown of minutes, tested in microseconds:
 ///
@@ -58,7 +59,7 @@ pub(super) fn later(now: Instant, duration: Duration) -> Instant {
 /// test.run_until_stalled();
 /// test.shutdown_gracefully_with(minute, 10 * minute).unwrap();
 /// test.advance(minute / 2);
-/// test.spawn(async {}); // activity: the quiet period starts again
+/// test.spawn(async {}); // activity restarts the quiet period
 /// test.advance(minute - Duration::from_nanos(1));
 /// assert!(test.report().is_none());
 /// test.advance(Duration::from_nanos(1));
@@ -68,26 +69,26 @@ pub(super) fn later(now: Instant, duration: Duration) -> Instant {
 /// ```
 pub struct TestLoop {
     core: Arc<GroupCore>,
-    /// `None` once it was let go.
+    /// `None` after [`TestLoop::let_go`].
     group: Option<EventLoopGroup>,
-    seat: Seat,
+    driven: DrivenLoop,
     clock: Arc<VirtualClock>,
     _reading: ReadHere,
 }
 
 impl TestLoop {
-    /// Makes a test loop whose time starts now.
+    /// Creates a test loop whose virtual time starts now.
     pub fn new() -> TestLoop {
         TestLoop::from_builder(Builder::new())
-            .expect("default settings are right, and a loop without a selector needs no resources")
+            .expect("default settings are valid, and a loop without a selector needs no resources")
     }
 
-    /// Makes a test loop with these settings: bounds, policies, choosers and handlers count; the
-    /// number of loops, threads, selectors and waits do not.
+    /// Creates a test loop with these settings. Bounds, policies, choosers and handlers apply; the
+    /// number of loops and the settings of threads, selectors and waits have no effect.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` names the setting that is wrong.
+    /// `InvalidInput` with the name of the invalid setting.
     ///
     /// # Examples
     ///
@@ -107,11 +108,11 @@ impl TestLoop {
         let clock = Arc::new(VirtualClock::new());
         let builder = builder.loops(1).without_io();
         let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
-        let seat = Seat::take(&group, 0);
+        let driven = DrivenLoop::claim(&group, 0);
         Ok(TestLoop {
             core: Arc::clone(group.core()),
             group: Some(group),
-            seat,
+            driven,
             _reading: clock::read_here(&clock),
             clock,
         })
@@ -124,13 +125,15 @@ impl TestLoop {
     /// After [`let_go`](TestLoop::let_go).
     #[track_caller]
     pub fn group(&self) -> &EventLoopGroup {
-        self.group.as_ref().expect("the group was let go")
+        self.group
+            .as_ref()
+            .expect("the group was dropped by let_go()")
     }
 
-    /// Drops the test's own handle of the group, as a program does that has no more use for it.
+    /// Drops the test's own handle of the group, like a program that no longer needs it.
     ///
-    /// If it was the last one, that is a request for shutdown; a loop that shuts down already may end
-    /// early, for nobody can submit any more.
+    /// Dropping the last handle requests a shutdown; a loop that is already shutting down may end
+    /// early, since no more tasks can be submitted.
     ///
     /// # Examples
     ///
@@ -140,7 +143,7 @@ impl TestLoop {
     /// let mut test = TestLoop::new();
     /// test.run_until_stalled();
     /// assert_eq!(test.group().len(), 1);
-    /// test.let_go(); // the last handle: a request for shutdown
+    /// test.let_go(); // the last handle: requests a shutdown
     /// test.run_until_stalled();
     /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Idle);
     /// ```
@@ -158,14 +161,13 @@ impl TestLoop {
         self.clock.passed()
     }
 
-    /// Runs whatever can run without time passing; returns how many polls that took.
+    /// Runs everything that can run without time passing; returns the number of polls.
     ///
-    /// A task that wakes itself for ever does not hold it: it gives up after some thousands of
-    /// turns.
+    /// A task that wakes itself without end does not block it: it returns after some thousands of turns.
     ///
     /// # Panics
     ///
-    /// Like every method that drives the loop: on the thread of an event loop, as in a task.
+    /// Like every method that drives the loop: on the thread of an event loop, for example in a task.
     ///
     /// # Examples
     ///
@@ -179,16 +181,16 @@ impl TestLoop {
     /// ```
     #[track_caller]
     pub fn run_until_stalled(&mut self) -> u64 {
-        let before = self.seat.polls();
-        self.settle();
-        self.seat.polls().saturating_sub(before)
+        let before = self.driven.polls();
+        self.run_to_stall();
+        self.driven.polls().saturating_sub(before)
     }
 
-    /// Runs a single turn, of 1,024 tasks at most; returns whether there is more to run now.
+    /// Runs a single turn, of at most 1,024 tasks; returns whether there is more to run now.
     ///
     /// # Panics
     ///
-    /// As [`run_until_stalled`](TestLoop::run_until_stalled).
+    /// The same as [`run_until_stalled`](TestLoop::run_until_stalled).
     ///
     /// # Examples
     ///
@@ -206,15 +208,15 @@ impl TestLoop {
     /// ```
     #[track_caller]
     pub fn turn(&mut self) -> bool {
-        self.seat.turn(SLICE) == Turn::Busy
+        self.driven.turn(TASKS_PER_TURN) == TurnResult::Busy
     }
 
-    /// Lets virtual time pass; at each deadline on the way runs what is due, in order, as
-    /// [`run_until_stalled`](TestLoop::run_until_stalled) does.
+    /// Advances virtual time; at each deadline on the way it runs what is due, in order, like
+    /// [`run_until_stalled`](TestLoop::run_until_stalled).
     ///
     /// # Panics
     ///
-    /// As [`run_until_stalled`](TestLoop::run_until_stalled).
+    /// The same as [`run_until_stalled`](TestLoop::run_until_stalled).
     ///
     /// # Examples
     ///
@@ -233,44 +235,44 @@ impl TestLoop {
     /// ```
     #[track_caller]
     pub fn advance(&mut self, duration: Duration) {
-        let target = later(self.now(), duration);
-        while let Some(next) = self.settle() {
+        let target = add_capped(self.now(), duration);
+        while let Some(next) = self.run_to_stall() {
             if next > target {
                 break;
             }
             self.clock.move_to(next);
         }
         self.clock.move_to(target);
-        self.settle();
+        self.run_to_stall();
     }
 
     /// Runs turns until there is nothing to run now; returns the next deadline.
     #[track_caller]
-    fn settle(&mut self) -> Option<Instant> {
-        let mut patience = Patience::with(self.pending(), LEAST);
+    fn run_to_stall(&mut self) -> Option<Instant> {
+        let mut limit = PollLimit::for_tasks(self.pending(), MIN_POLLS_PER_TURN);
         loop {
-            let before = self.seat.polls();
-            match self.seat.turn(SLICE) {
-                Turn::Busy if patience.lasts(self.seat.polls() - before) => {}
-                // Restless: time has to pass all the same.
-                Turn::Busy => return self.seat.next_deadline_after(self.now()),
-                Turn::Stalled(next) => return next,
-                Turn::Ended => return None,
+            let before = self.driven.polls();
+            match self.driven.turn(TASKS_PER_TURN) {
+                TurnResult::Busy if limit.spend(self.driven.polls() - before) => {}
+                // A task never stops waking itself: time must advance nevertheless.
+                TurnResult::Busy => return self.driven.next_deadline_after(self.now()),
+                TurnResult::Stalled(next) => return next,
+                TurnResult::Ended => return None,
             }
         }
     }
 
-    /// Drives `future` and the loop until the future is done; time jumps to the next deadline
-    /// whenever nothing can run before, or a task that wakes itself for ever keeps the loop busy.
+    /// Drives `future` and the loop until the future completes. Time jumps to the next deadline whenever
+    /// nothing can run before it, or a task that wakes itself without end keeps the loop busy.
     ///
-    /// The future is polled on the loop while that is alive: it may use `spawn_local`, timers,
-    /// everything.
+    /// The future is polled on the loop while the loop is alive: it may use `spawn_local`, timers and
+    /// everything else.
     ///
     /// # Panics
     ///
-    /// If the future waits and nothing is left on the loop that could wake it: no task to run, no
-    /// timer. (A wake that is to come from another thread is not waited for.) Also on the thread of an
-    /// event loop, as in a task.
+    /// If the future is pending and nothing on the loop could wake it: no runnable task, no timer.
+    /// (Wakes from other threads are not waited for.) Also on the thread of an event loop, for example
+    /// in a task.
     ///
     /// # Examples
     ///
@@ -293,11 +295,11 @@ impl TestLoop {
         let flag = Arc::clone(&woken);
         let waker = waker_fn::waker_fn(move || flag.store(true, Ordering::SeqCst));
         let mut cx = Context::from_waker(&waker);
-        let mut patience = Patience::with(self.pending(), LEAST);
+        let mut limit = PollLimit::for_tasks(self.pending(), MIN_POLLS_PER_TURN);
         loop {
             if woken.swap(false, Ordering::SeqCst) {
                 let mut poll = || future.as_mut().poll(&mut cx);
-                let polled = match self.seat.inside(&mut poll) {
+                let polled = match self.driven.run_inside(&mut poll) {
                     Some(polled) => polled,
                     None => poll(),
                 };
@@ -305,13 +307,13 @@ impl TestLoop {
                     return output;
                 }
             }
-            let before = self.seat.polls();
-            let next = match self.seat.turn(SLICE) {
-                Turn::Busy if patience.lasts(self.seat.polls() - before) => continue,
-                Turn::Busy => self.seat.next_deadline_after(self.now()),
+            let before = self.driven.polls();
+            let next = match self.driven.turn(TASKS_PER_TURN) {
+                TurnResult::Busy if limit.spend(self.driven.polls() - before) => continue,
+                TurnResult::Busy => self.driven.next_deadline_after(self.now()),
                 _ if woken.load(Ordering::SeqCst) => continue,
-                Turn::Stalled(Some(next)) => Some(next),
-                Turn::Stalled(None) | Turn::Ended => panic!(
+                TurnResult::Stalled(Some(next)) => Some(next),
+                TurnResult::Stalled(None) | TurnResult::Ended => panic!(
                     "the future waits for ever: nothing can run, no timer is armed, {} tasks wait",
                     self.pending()
                 ),
@@ -319,11 +321,11 @@ impl TestLoop {
             if let Some(next) = next {
                 self.clock.move_to(next);
             }
-            patience = Patience::with(self.pending(), LEAST);
+            limit = PollLimit::for_tasks(self.pending(), MIN_POLLS_PER_TURN);
         }
     }
 
-    /// Returns how many tasks are not finished, begun or not.
+    /// Returns how many tasks are not finished, whether they have begun or not.
     pub fn pending(&self) -> usize {
         self.pending_tasks() + self.live_tasks()
     }
@@ -364,13 +366,13 @@ impl Deref for TestLoop {
 
 impl Drop for TestLoop {
     fn drop(&mut self) {
-        // Also while the test panics, and inside another loop: somebody may wait for a handle. Among dying
-        // thread-locals, though, it is left as it is.
+        // Also while the test panics, and inside another loop: another thread may wait for a handle.
+        // During the destruction of thread-locals it does nothing.
         let Some(_outside) = context::step_out() else {
             return;
         };
         drop(self.shutdown_now());
-        while self.seat.turn(SLICE) != Turn::Ended {}
+        while self.driven.turn(TASKS_PER_TURN) != TurnResult::Ended {}
     }
 }
 

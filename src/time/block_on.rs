@@ -18,11 +18,11 @@ use crate::clock::Clock;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::park::Parker;
 use crate::sync::{self, Arc, Mutex, Ordering, plain, thread_local};
-use crate::time::queue::Key;
+use crate::time::queue::TimerKey;
 use crate::time::timers::{Away, HomeId, TimerHome, Timers};
 
 /// So many letters are worth collecting although the thread does not wait.
-const CROWD: usize = 64;
+const MANY_LETTERS: usize = 64;
 
 thread_local! {
     /// Cloned by whoever calls foreign code, so that no borrow is alive then.
@@ -77,7 +77,7 @@ impl Home {
     fn enter(&self) {
         if !self.open.replace(true) {
             self.letters.open();
-        } else if self.letters.is_crowded() {
+        } else if self.letters.is_long() {
             self.collect();
         }
     }
@@ -137,13 +137,13 @@ pub(crate) struct Letterbox {
 struct Letters {
     /// Whether timers can be armed; else a letter is about one that has fired.
     open: bool,
-    letters: Vec<(Key, Away)>,
+    letters: Vec<(TimerKey, Away)>,
     /// Of the `block_on` that waits, or that waited last.
     bell: Option<Arc<Parker>>,
 }
 
 impl TimerHome for Letterbox {
-    fn notify(&self, key: Key, away: Away) {
+    fn notify(&self, key: TimerKey, away: Away) {
         let mut inside = self.inside.lock();
         if !inside.open {
             return;
@@ -181,11 +181,11 @@ impl Letterbox {
         }
     }
 
-    fn is_crowded(&self) -> bool {
-        self.count.load(Ordering::Relaxed) >= CROWD
+    fn is_long(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= MANY_LETTERS
     }
 
-    pub(super) fn take(&self) -> Vec<(Key, Away)> {
+    pub(super) fn take(&self) -> Vec<(TimerKey, Away)> {
         let mut inside = self.inside.lock();
         self.count.store(0, Ordering::Relaxed);
         std::mem::take(&mut inside.letters)

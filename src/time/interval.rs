@@ -10,7 +10,7 @@ use futures::Stream;
 
 use crate::time::here::now;
 use crate::time::sleep::Sleep;
-use crate::time::timers::Kind;
+use crate::time::timers::TimerKind;
 
 /// How late a tick may be taken before [`MissedTick::Delay`] leaves the grid.
 const TOLERANCE: Duration = Duration::from_millis(5);
@@ -59,7 +59,7 @@ pub fn interval(period: Duration) -> Interval {
 /// ```
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
-    Interval::new(Sleep::at(Some(start), Kind::Sleep), period)
+    Interval::new(Sleep::at(Some(start), TimerKind::Sleep), period)
 }
 
 /// What an [`Interval`] does about ticks that were not taken in time.

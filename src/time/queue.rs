@@ -21,7 +21,7 @@ mod slots;
 mod wheel;
 
 use heap::Heap;
-pub(crate) use slots::Key;
+pub(crate) use slots::TimerKey;
 use slots::{EntryLocation, NONE, Slots};
 use wheel::{Earliest, Wheel};
 
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
         deadlines.filter(|&deadline| deadline > now).min()
     }
 
-    pub(crate) fn insert(&mut self, deadline: u64, value: T) -> Key {
+    pub(crate) fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
         if self.len == 0 {
             self.wheel.begin(self.now);
         }
@@ -90,19 +90,19 @@ impl<T> Queue<T> {
     }
 
     /// Returns the value of an entry.
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
         self.slots.get_mut(key)
     }
 
     /// Removes an entry.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    pub(crate) fn remove(&mut self, key: TimerKey) -> Option<T> {
         self.slots
             .is_current(key)
             .then(|| self.remove_slot(key.slot))
     }
 
     /// Changes the deadline of an entry, which then counts as inserted now; `false` if it is gone.
-    pub(crate) fn reset(&mut self, key: Key, deadline: u64) -> bool {
+    pub(crate) fn reset(&mut self, key: TimerKey, deadline: u64) -> bool {
         if !self.slots.is_current(key) {
             return false;
         }

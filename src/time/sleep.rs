@@ -17,8 +17,8 @@ use crate::event_loop::budget;
 use crate::sync;
 use crate::time::here::{at, clock_here, here};
 use crate::time::moment::Moment;
-use crate::time::queue::Key;
-use crate::time::timers::{Armed, Away, HomeId, Kind, Timers};
+use crate::time::queue::TimerKey;
+use crate::time::timers::{Armed, Away, HomeId, TimerKind, Timers};
 
 /// The cost of a sleep that completes without waiting, in operations: a task that sleeps for no
 /// time over and over has nothing else to do, but other tasks may have.
@@ -70,7 +70,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// assert!(Instant::now() >= deadline);
 /// ```
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep::at(Some(deadline), Kind::Sleep)
+    Sleep::at(Some(deadline), TimerKind::Sleep)
 }
 
 /// The future of [`sleep`] and [`sleep_until`].
@@ -93,12 +93,12 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Sleep {
     moment: Moment,
-    armed: Option<(HomeId, Key)>,
-    kind: Kind,
+    armed: Option<(HomeId, TimerKey)>,
+    kind: TimerKind,
 }
 
 impl Sleep {
-    pub(crate) fn at(deadline: Option<Instant>, kind: Kind) -> Sleep {
+    pub(crate) fn at(deadline: Option<Instant>, kind: TimerKind) -> Sleep {
         Sleep {
             moment: Moment::At(deadline),
             armed: None,
@@ -110,7 +110,7 @@ impl Sleep {
         Sleep {
             moment: Moment::after(duration),
             armed: None,
-            kind: Kind::Sleep,
+            kind: TimerKind::Sleep,
         }
     }
 
@@ -184,7 +184,7 @@ impl Sleep {
         // Not `at`: a thread's own timers are not driven while it is a loop, or outside `block_on`.
         let check = |timers: &Timers| {
             let here = timers.home() == home;
-            here.then(|| match timers.look(key, cx.waker()) {
+            here.then(|| match timers.state_of(key, cx.waker()) {
                 Armed::Waiting | Armed::Stale if timers.is_over(deadline, self.kind) => Armed::Due,
                 armed => armed,
             })
@@ -218,8 +218,8 @@ impl Sleep {
     /// Completes without having fired; spends budget, so that a task that never waits for its
     /// timers still yields.
     fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        ready!(budget::poll_go_on(cx));
-        budget::spend_much(IMMEDIATE_COST);
+        ready!(budget::poll_proceed(cx));
+        budget::spend_many(IMMEDIATE_COST);
         self.disarm();
         Poll::Ready(())
     }
@@ -233,7 +233,7 @@ impl Future for Sleep {
         let deadline = this.resolve();
         // A scheduled closure that is never due is armed nevertheless: a shutdown searches the
         // timers for it.
-        if deadline.is_none() && this.kind == Kind::Sleep {
+        if deadline.is_none() && this.kind == TimerKind::Sleep {
             return Poll::Pending;
         }
         match this.poll_armed(deadline, cx) {
@@ -300,7 +300,7 @@ mod tests {
         let mut test = TestLoop::new();
         let past = test.now();
         test.advance(second);
-        for (kind, polls) in [(Kind::Sleep, 1), (Kind::Scheduled, 2)] {
+        for (kind, polls) in [(TimerKind::Sleep, 1), (TimerKind::Scheduled, 2)] {
             let mut wait = Sleep::at(Some(past), kind);
             let mut count = 0;
             test.block_on(poll_fn(|cx| {

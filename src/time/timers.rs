@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::sync::{Ordering, Weak, plain};
-use crate::time::queue::{Key, Queue};
+use crate::time::queue::{Queue, TimerKey};
 
 /// Never, and what a queue cannot tell from it: 584 years.
 const NEVER: u64 = u64::MAX;
@@ -43,12 +43,12 @@ pub(crate) struct Timers {
 #[derive(Debug)]
 struct Entry {
     waker: Waker,
-    kind: Kind,
+    kind: TimerKind,
 }
 
 /// Whose timer it is: what a shutdown does to it, and whether it waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TimerKind {
     /// A future's own. A shutdown leaves it alone. It is ready at the poll when its deadline has passed.
     Sleep,
     /// A scheduled closure's. The start of a shutdown cancels it. It is armed in any case, and fires with the due
@@ -111,17 +111,17 @@ impl Timers {
     }
 
     /// Whether a timer is ready without being fired: its deadline has passed, as far as this thread knows.
-    pub(crate) fn is_over(&self, deadline: Option<Instant>, kind: Kind) -> bool {
+    pub(crate) fn is_over(&self, deadline: Option<Instant>, kind: TimerKind) -> bool {
         let now = match &self.clock {
             Clock::System => self.now.get(),
             Clock::Virtual(clock) => clock.now(),
         };
-        kind == Kind::Sleep && deadline.is_some_and(|deadline| deadline <= now)
+        kind == TimerKind::Sleep && deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// Arms a timer. One that is due fires when the due ones are collected next.
     #[inline(never)] // One copy is enough, and keeps the poll small.
-    pub(crate) fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: Kind) -> Key {
+    pub(crate) fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: TimerKind) -> TimerKey {
         let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
         let entry = Entry { waker, kind };
         self.heed(deadline);
@@ -129,7 +129,7 @@ impl Timers {
     }
 
     /// Looks at a timer that is to wake `waker`.
-    pub(crate) fn look(&self, key: Key, waker: &Waker) -> Armed {
+    pub(crate) fn state_of(&self, key: TimerKey, waker: &Waker) -> Armed {
         match self.queue.borrow_mut().get_mut(key) {
             None => Armed::Fired,
             Some(entry) if entry.waker.will_wake(waker) => Armed::Waiting,
@@ -138,7 +138,7 @@ impl Timers {
     }
 
     /// Has a timer wake `waker` instead; returns the one that is not needed any more.
-    pub(crate) fn replace(&self, key: Key, waker: Waker) -> Waker {
+    pub(crate) fn replace(&self, key: TimerKey, waker: Waker) -> Waker {
         match self.queue.borrow_mut().get_mut(key) {
             Some(entry) => std::mem::replace(&mut entry.waker, waker),
             None => waker,
@@ -196,14 +196,14 @@ impl Timers {
     }
 
     /// Moves a timer; `false` if it has fired.
-    pub(crate) fn reset(&self, key: Key, deadline: Instant) -> bool {
+    pub(crate) fn reset(&self, key: TimerKey, deadline: Instant) -> bool {
         let deadline = self.number(deadline);
         self.heed(deadline);
         self.queue.borrow_mut().reset(key, deadline)
     }
 
     /// Removes a timer; returns its waker, to be dropped with no borrow held.
-    pub(crate) fn cancel(&self, key: Key) -> Option<Waker> {
+    pub(crate) fn cancel(&self, key: TimerKey) -> Option<Waker> {
         let entry = self.queue.borrow_mut().remove(key)?;
         Some(entry.waker)
     }
@@ -240,7 +240,9 @@ impl Timers {
     /// The wakers of all scheduled closures.
     pub(crate) fn scheduled(&self) -> Vec<Waker> {
         let queue = self.queue.borrow();
-        let scheduled = queue.values().filter(|entry| entry.kind == Kind::Scheduled);
+        let scheduled = queue
+            .values()
+            .filter(|entry| entry.kind == TimerKind::Scheduled);
         scheduled.map(|entry| entry.waker.clone()).collect()
     }
 
@@ -280,7 +282,7 @@ pub(crate) enum Away {
 /// A thread with timers, as other threads see it.
 pub(crate) trait TimerHome: Send + Sync {
     /// Notifies the thread that a timer of its own was dropped or reset on another thread.
-    fn notify(&self, key: Key, away: Away);
+    fn notify(&self, key: TimerKey, away: Away);
 }
 
 static NEXT_HOME: plain::AtomicU64 = plain::AtomicU64::new(0);
@@ -302,7 +304,7 @@ impl HomeId {
 
     /// Notifies this home, from another thread, of what has happened to a timer of its own.
     #[cold]
-    pub(crate) fn notify(self, key: Key, away: Away) {
+    pub(crate) fn notify(self, key: TimerKey, away: Away) {
         // The lock is not held while the home is notified.
         let home = HOMES.lock().get(&self).and_then(Weak::upgrade);
         if let Some(home) = home {

@@ -2,7 +2,7 @@
 
 use super::explore;
 use super::inbox::Door;
-use crate::event_loop::counters::{Bound, Counters, End};
+use crate::event_loop::counters::{Counters, PendingLimit, TaskEnd};
 use crate::event_loop::inbox::{Inbox, Lane, Urgency};
 use crate::event_loop::state::{State, StateCell};
 use crate::sync::{Arc, thread};
@@ -10,11 +10,11 @@ use crate::sync::{Arc, thread};
 #[test]
 fn a_bound_lets_as_many_in_as_it_says_and_a_place_given_back_is_a_place() {
     explore(|| {
-        let bound = Arc::new(Bound::new(1));
+        let bound = Arc::new(PendingLimit::new(1));
         let attempt = || {
             let bound = Arc::clone(&bound);
             thread::spawn(move || {
-                let taken = bound.take();
+                let taken = bound.try_acquire();
                 if taken {
                     bound.release();
                 }
@@ -24,8 +24,8 @@ fn a_bound_lets_as_many_in_as_it_says_and_a_place_given_back_is_a_place() {
         let (one, other) = (attempt(), attempt());
         let (one, other) = (one.join().unwrap(), other.join().unwrap());
         assert!(one || other, "there was a place");
-        assert!(bound.take());
-        assert!(!bound.take(), "one place, whatever went before");
+        assert!(bound.try_acquire());
+        assert!(!bound.try_acquire(), "one place, whatever went before");
     });
 }
 
@@ -36,7 +36,7 @@ fn who_sees_a_task_ended_sees_what_it_had_submitted() {
         // both.
         let counters = Arc::new(Counters::default());
         let inbox: Arc<Inbox<u32, char, Door>> = Arc::new(Inbox::new(Door::Open));
-        counters.accept_at_home();
+        counters.accept_local();
         counters.begin();
         let (looks, other) = (Arc::clone(&counters), Arc::clone(&inbox));
         let observer = thread::spawn(move || {
@@ -46,7 +46,7 @@ fn who_sees_a_task_ended_sees_what_it_had_submitted() {
         });
         let ring = inbox.push_new_with(Lane::Main, Urgency::Now, || 1);
         assert!(ring.is_some());
-        counters.end(End::Completed);
+        counters.end(TaskEnd::Completed);
         observer.join().unwrap();
     });
 }

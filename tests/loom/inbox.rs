@@ -48,7 +48,7 @@ impl Post {
         }
     }
 
-    fn answer(&self, ring: Ring) {
+    fn ring_if_needed(&self, ring: Ring) {
         if ring == Ring::Needed {
             self.bell.unpark();
         }
@@ -56,20 +56,20 @@ impl Post {
 
     fn submit(&self, item: u32, urgency: Urgency) -> bool {
         let ring = self.inbox.push_new_with(Lane::Main, urgency, || item);
-        ring.map(|ring| self.answer(ring)).is_some()
+        ring.map(|ring| self.ring_if_needed(ring)).is_some()
     }
 
     fn wake(&self, item: u32) -> bool {
         let pushed = self.inbox.push_wake(item, Sender::Outside);
-        pushed.map(|ring| self.answer(ring)).is_ok()
+        pushed.map(|ring| self.ring_if_needed(ring)).is_ok()
     }
 
     /// Moves the gate, if the inbox is empty.
     fn set_if_empty(&self, door: Door) -> bool {
-        let mut desk = self.inbox.open();
-        let empty = desk.is_empty();
+        let mut guard = self.inbox.lock();
+        let empty = guard.is_empty();
         if empty {
-            desk.edit(|gate| *gate = door);
+            guard.edit(|gate| *gate = door);
         }
         empty
     }
@@ -190,7 +190,7 @@ fn a_wake_passes_a_gate_that_drains_and_is_handed_back_by_a_closed_one() {
             thread::spawn(move || usize::from(post.wake(item)))
         };
         let (one, other) = (wake(1), wake(2));
-        post.inbox.open().edit(|gate| *gate = Door::Draining);
+        post.inbox.lock().edit(|gate| *gate = Door::Draining);
         assert!(!post.submit(3, Urgency::Now));
         let mut received = 0;
         while !post.set_if_empty(Door::Closed) {
@@ -210,7 +210,7 @@ fn a_nudge_that_races_with_parking_gives_a_turn() {
         let asks = Arc::clone(&asked);
         let nudger = producer(&post, move |post| {
             asks.store(true, Ordering::Relaxed);
-            post.answer(post.inbox.open().nudge());
+            post.ring_if_needed(post.inbox.lock().nudge());
         });
         // The flag is read on every turn, without an ordering of its own.
         loop {
@@ -229,20 +229,20 @@ fn an_urgent_message_to_the_loop_is_read_and_takes_the_lazy_one_before_it_along(
     explore(|| {
         let post = Post::new();
         let messenger = producer(&post, |post| {
-            post.answer(post.inbox.post('a', Urgency::Lazy));
-            post.answer(post.inbox.post('b', Urgency::Now));
+            post.ring_if_needed(post.inbox.post('a', Urgency::Lazy));
+            post.ring_if_needed(post.inbox.post('b', Urgency::Now));
         });
         let mut batch = Batch::new();
-        let mut notices = Vec::new();
+        let mut messages = Vec::new();
         loop {
             post.inbox.drain(&mut batch);
-            notices.append(&mut batch.notices);
-            if notices.contains(&'b') {
+            messages.append(&mut batch.messages);
+            if messages.contains(&'b') {
                 break;
             }
             post.rest();
         }
-        assert_eq!(notices, ['a', 'b']);
+        assert_eq!(messages, ['a', 'b']);
         messenger.join().unwrap();
     });
 }
@@ -253,11 +253,11 @@ fn lazy_items_come_out_once_somebody_hurries_the_loop() {
         let post = Post::new();
         let lazy = producer(&post, |post| {
             assert!(post.submit(1, Urgency::Lazy));
-            post.answer(post.inbox.hurry());
+            post.ring_if_needed(post.inbox.hurry());
         });
         let other = producer(&post, |post| {
             assert!(post.submit(2, Urgency::Lazy));
-            post.answer(post.inbox.hurry());
+            post.ring_if_needed(post.inbox.hurry());
         });
         let mut received = post.receive(2);
         received.sort_unstable();
@@ -313,7 +313,7 @@ fn whoever_is_refused_finds_the_gate_where_it_was_refused() {
             let first = post.inbox.shown();
             assert!(post.inbox.shown() >= first, "it goes no way back");
         });
-        post.inbox.open().edit(|gate| *gate = Door::Draining);
+        post.inbox.lock().edit(|gate| *gate = Door::Draining);
         submitter.join().unwrap();
         reader.join().unwrap();
     });

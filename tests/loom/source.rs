@@ -11,9 +11,10 @@ use waker_fn::waker_fn;
 
 use super::{explore, explore_core};
 use crate::park::Parker;
-use crate::reactor::crowd::{Aim, Key};
-use crate::reactor::source::{Direction, Handover, Look, Source};
+use crate::reactor::direction::Direction;
+use crate::reactor::source::{Handover, Readiness, Source};
 use crate::reactor::table::Table;
+use crate::reactor::wait_list::{Intent, WaitKey};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, thread};
 
 /// What the selector reports for a socket.
@@ -67,21 +68,21 @@ fn unparks(parker: &Arc<Parker>) -> Waker {
 }
 
 /// Waits as a poll function of `Registered` does: stores the waker, then reads readiness again.
-fn wait(source: &Source, direction: Direction) -> Look {
+fn wait(source: &Source, direction: Direction) -> Readiness {
     let parker = Arc::new(Parker::new());
     loop {
-        if source.look(direction) == Look::NotReady {
+        if source.readiness(direction) == Readiness::NotReady {
             drop(source.store(direction, unparks(&parker)));
         }
-        match source.look(direction) {
-            Look::NotReady => assert!(parker.park(None)),
+        match source.readiness(direction) {
+            Readiness::NotReady => assert!(parker.park(None)),
             look => return look,
         }
     }
 }
 
 /// Leaves the wait list as a future of `Registered` does when it has an outcome, or is dropped.
-fn leave(source: &Source, key: Option<Key>) {
+fn leave(source: &Source, key: Option<WaitKey>) {
     if let Some(key) = key {
         let Handover { own, next } = source.leave(key);
         next.into_iter().for_each(Waker::wake);
@@ -92,24 +93,24 @@ fn leave(source: &Source, key: Option<Key>) {
 /// Polls as a future of `Registered` does.
 fn poll(
     source: &Source,
-    key: &mut Option<Key>,
+    key: &mut Option<WaitKey>,
     direction: Direction,
-    aim: Aim,
+    intent: Intent,
     parker: &Arc<Parker>,
-) -> Look {
-    match source.look(direction) {
-        Look::NotReady => source.enlist(key, direction, aim, unparks(parker)).look,
+) -> Readiness {
+    match source.readiness(direction) {
+        Readiness::NotReady => source.enlist(key, direction, intent, unparks(parker)).look,
         look => look,
     }
 }
 
 /// Waits as a future of `Registered` does, without a system call.
-fn wait_in_the_crowd(source: &Source, direction: Direction, aim: Aim) -> Look {
+fn wait_in_the_crowd(source: &Source, direction: Direction, intent: Intent) -> Readiness {
     let parker = Arc::new(Parker::new());
     let mut key = None;
     let look = loop {
-        match poll(source, &mut key, direction, aim, &parker) {
-            Look::NotReady => assert!(parker.park(None)),
+        match poll(source, &mut key, direction, intent, &parker) {
+            Readiness::NotReady => assert!(parker.park(None)),
             look => break look,
         }
     };
@@ -130,8 +131,8 @@ fn take_after(mut restless: usize, source: &Source, socket: &Socket) {
     let parker = Arc::new(Parker::new());
     let mut key = None;
     loop {
-        match poll(source, &mut key, Direction::Read, Aim::Take, &parker) {
-            Look::Ready(tick) => {
+        match poll(source, &mut key, Direction::Read, Intent::Operate, &parker) {
+            Readiness::Ready(tick) => {
                 let one = |some: usize| some.checked_sub(1);
                 let taken = socket.fetch_update(Ordering::AcqRel, Ordering::Acquire, one);
                 if taken.is_ok() {
@@ -139,9 +140,9 @@ fn take_after(mut restless: usize, source: &Source, socket: &Socket) {
                 }
                 source.blocked(Direction::Read, tick);
             }
-            Look::NotReady if restless > 0 => restless -= 1,
-            Look::NotReady => assert!(parker.park(None)),
-            Look::Shut => panic!("nobody shuts it"),
+            Readiness::NotReady if restless > 0 => restless -= 1,
+            Readiness::NotReady => assert!(parker.park(None)),
+            Readiness::Shut => panic!("nobody shuts it"),
         }
     }
     leave(source, key);
@@ -168,8 +169,8 @@ fn of_an_event_and_a_waiter_that_meet_one_sees_the_other() {
         let reader = on_a_thread(&source, |source| wait(source, Direction::Read));
         let writer = on_a_thread(&source, |source| wait(source, Direction::Write));
         report(&source, BOTH.event());
-        assert!(matches!(reader.join().unwrap(), Look::Ready(_)));
-        assert!(matches!(writer.join().unwrap(), Look::Ready(_)));
+        assert!(matches!(reader.join().unwrap(), Readiness::Ready(_)));
+        assert!(matches!(writer.join().unwrap(), Readiness::Ready(_)));
     });
 }
 
@@ -189,7 +190,7 @@ fn an_event_between_the_system_call_and_the_clearing_is_not_swallowed() {
         });
         let mut read = 0;
         while read < 2 {
-            let Look::Ready(tick) = wait(&source, Direction::Read) else {
+            let Readiness::Ready(tick) = wait(&source, Direction::Read) else {
                 panic!("nobody shuts it")
             };
             match socket.swap(0, Ordering::AcqRel) {
@@ -214,7 +215,7 @@ fn a_short_read_that_races_with_the_next_event_leaves_it_standing() {
         });
         let mut read = 0;
         while read < 2 {
-            let Look::Ready(tick) = wait(&source, Direction::Read) else {
+            let Readiness::Ready(tick) = wait(&source, Direction::Read) else {
                 panic!("nobody shuts it")
             };
             // A short read: there is no more.
@@ -231,15 +232,21 @@ fn a_reader_and_a_writer_clear_nothing_but_their_own_direction() {
         let source = Arc::new(Source::default());
         report(&source, BOTH.event());
         let reader = on_a_thread(&source, |source| {
-            if let Look::Ready(tick) = source.look(Direction::Read) {
+            if let Readiness::Ready(tick) = source.readiness(Direction::Read) {
                 source.blocked(Direction::Read, tick);
             }
         });
         let selector = on_a_thread(&source, |source| report(source, READABLE.event()));
         reader.join().unwrap();
-        assert!(matches!(source.look(Direction::Write), Look::Ready(_)));
+        assert!(matches!(
+            source.readiness(Direction::Write),
+            Readiness::Ready(_)
+        ));
         selector.join().unwrap();
-        assert!(matches!(source.look(Direction::Write), Look::Ready(_)));
+        assert!(matches!(
+            source.readiness(Direction::Write),
+            Readiness::Ready(_)
+        ));
     });
 }
 
@@ -247,13 +254,13 @@ fn a_reader_and_a_writer_clear_nothing_but_their_own_direction() {
 fn every_future_that_waits_for_a_descriptor_is_woken() {
     explore(|| {
         let source = Arc::new(Source::default());
-        let take = |source: &Source| wait_in_the_crowd(source, Direction::Read, Aim::Take);
-        let know = |source: &Source| wait_in_the_crowd(source, Direction::Read, Aim::Know);
+        let take = |source: &Source| wait_in_the_crowd(source, Direction::Read, Intent::Operate);
+        let know = |source: &Source| wait_in_the_crowd(source, Direction::Read, Intent::Observe);
         let one = on_a_thread(&source, take);
         let other = on_a_thread(&source, know);
         report(&source, READABLE.event());
-        assert!(matches!(one.join().unwrap(), Look::Ready(_)));
-        assert!(matches!(other.join().unwrap(), Look::Ready(_)));
+        assert!(matches!(one.join().unwrap(), Readiness::Ready(_)));
+        assert!(matches!(other.join().unwrap(), Readiness::Ready(_)));
     });
 }
 
@@ -310,7 +317,7 @@ fn a_baton_that_meets_a_cancel_reaches_the_next_one() {
         let goes = on_a_thread(&source, |source| {
             let mut key = None;
             let parker = Arc::new(Parker::new());
-            poll(source, &mut key, Direction::Read, Aim::Take, &parker);
+            poll(source, &mut key, Direction::Read, Intent::Operate, &parker);
             leave(source, key);
         });
         arrive(&source, &socket, 1);
@@ -330,8 +337,8 @@ fn who_wants_to_know_and_goes_away_takes_nothing_along() {
             let wakes = Arc::clone(&woken);
             let waker = waker_fn(move || wakes.store(true, Ordering::Release));
             let mut key = None;
-            let enlisted = source.enlist(&mut key, Direction::Read, Aim::Know, waker);
-            let waited = enlisted.look == Look::NotReady;
+            let enlisted = source.enlist(&mut key, Direction::Read, Intent::Observe, waker);
+            let waited = enlisted.look == Readiness::NotReady;
             let taken_out = key.is_some_and(|key| source.leave(key).own.is_some());
             // If it waited, it got its waker back, or the event took the waker and woke it.
             (waited, taken_out, woken)
@@ -349,11 +356,11 @@ fn nobody_is_left_waiting_for_a_loop_that_is_gone() {
         let source = Arc::new(Source::default());
         let reader = on_a_thread(&source, |source| wait(source, Direction::Read));
         let writer = on_a_thread(&source, |source| {
-            wait_in_the_crowd(source, Direction::Write, Aim::Take)
+            wait_in_the_crowd(source, Direction::Write, Intent::Operate)
         });
         shut(&source);
-        assert_eq!(reader.join().unwrap(), Look::Shut);
-        assert_eq!(writer.join().unwrap(), Look::Shut);
+        assert_eq!(reader.join().unwrap(), Readiness::Shut);
+        assert_eq!(writer.join().unwrap(), Readiness::Shut);
     });
 }
 
@@ -373,13 +380,13 @@ fn a_descriptor_that_comes_while_the_table_closes_is_refused_or_shut() {
                     late.deregister(token.unwrap());
                     look
                 }
-                None => Look::Shut,
+                None => Readiness::Shut,
             }
         });
         let mut woken = Vec::new();
         table.close(&mut woken);
         woken.into_iter().for_each(Waker::wake);
-        assert_eq!(registering.join().unwrap(), Look::Shut);
+        assert_eq!(registering.join().unwrap(), Readiness::Shut);
         assert_eq!(table.len(), 0);
     });
 }

@@ -34,14 +34,14 @@ fn inbox() -> Inbox<u32, char, Door> {
 }
 
 fn set(inbox: &Inbox<u32, char, Door>, door: Door) {
-    inbox.open().edit(|gate| *gate = door);
+    inbox.lock().edit(|gate| *gate = door);
 }
 
 fn set_if_empty(inbox: &Inbox<u32, char, Door>, door: Door) -> bool {
-    let mut desk = inbox.open();
-    let empty = desk.is_empty();
+    let mut guard = inbox.lock();
+    let empty = guard.is_empty();
     if empty {
-        desk.edit(|gate| *gate = door);
+        guard.edit(|gate| *gate = door);
     }
     empty
 }
@@ -70,15 +70,15 @@ fn one_ring_per_sleep_whatever_the_number_of_producers() {
     assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
     let batch = drain(&inbox);
     assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
-    assert_eq!(batch.notices, ['x']);
+    assert_eq!(batch.messages, ['x']);
 }
 
 #[test]
 fn any_number_of_nudges_is_one_turn() {
     let inbox = inbox();
     assert!(inbox.try_sleep(None));
-    assert_eq!(inbox.open().nudge(), Ring::Needed);
-    assert_eq!(inbox.open().nudge(), Ring::NotNeeded);
+    assert_eq!(inbox.lock().nudge(), Ring::Needed);
+    assert_eq!(inbox.lock().nudge(), Ring::NotNeeded);
     assert!(!inbox.try_sleep(None), "a turn has to come first");
     drain(&inbox);
     assert!(inbox.try_sleep(None));
@@ -261,7 +261,7 @@ fn the_inbox_shows_the_current_state_of_its_gate() {
     for door in [Door::Hurried, Door::Draining, Door::Closed] {
         set(&inbox, door);
         assert_eq!(inbox.shown(), door as u8);
-        assert_eq!(*inbox.open().gate(), door);
+        assert_eq!(*inbox.lock().gate(), door);
     }
 }
 
@@ -271,7 +271,7 @@ fn a_message_that_is_new_work_is_counted_and_refused_like_work() {
     assert_eq!(inbox.post_new_with(|| 'x'), Some(Ring::NotNeeded));
     assert_eq!(inbox.accepted(), 1);
     assert!(!set_if_empty(&inbox, Door::Draining));
-    assert_eq!(drain(&inbox).notices, ['x']);
+    assert_eq!(drain(&inbox).messages, ['x']);
     set(&inbox, Door::Draining);
     let made = || panic!("constructed although refused");
     assert_eq!(inbox.post_new_with(made), None);
@@ -292,8 +292,8 @@ fn a_large_inbox_frees_its_memory_before_a_sleep() {
         assert!(inbox.drain(&mut batch));
         batch.main.clear();
     }
-    batch.give_room_back(ROOM);
+    batch.shrink(KEPT_CAPACITY);
     assert!(inbox.try_sleep(None));
     let inside = inbox.state.lock().mail.main.capacity();
-    assert!(batch.main.capacity() <= ROOM && inside <= ROOM);
+    assert!(batch.main.capacity() <= KEPT_CAPACITY && inside <= KEPT_CAPACITY);
 }

@@ -1,11 +1,11 @@
-//! The task that accepts: one per listener.
+//! The task that accepts connections: one per listener.
 //!
-//! - What it waits for (a connection, room, a free descriptor, a worker with room in its queue) it waits for
-//!   together with the signals to stop, which are looked at first.
-//! - An accept that fails leaves the listener's readiness standing (an edge-triggered selector has nothing to
-//!   add), so the next try is a timer's: at once after a connection that its peer gave up, else after 2 ms and
-//!   then twice as long each time, at most half a second.
-//! - A connection in its hands is handed over or counted as rejected; it is never just dropped.
+//! - Every wait (for a connection, for the connection limit, for a free descriptor, for room in a
+//!   worker's queue) also waits for the stop signals, which are checked first.
+//! - A failed accept keeps the listener's readiness, since an edge-triggered selector would not report
+//!   it again; a timer triggers the retry. It is immediate after a connection that its peer aborted,
+//!   otherwise after 2 ms, doubled each time up to half a second.
+//! - An accepted connection is given to a worker or counted as rejected; it is never dropped silently.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,25 +19,25 @@ use crate::event_loop::handle::EventLoop;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
 use crate::net::TcpStream;
-use crate::net::server::handle::{Host, Seat, Started, State};
+use crate::net::server::handle::{PendingConnection, ServedConnection, ServerCore, ServerState};
 use crate::net::tcp::TcpListener;
 use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::{Arc, Weak};
 use crate::time::sleep;
 
-/// The first wait after a failure; each is twice as long as the last.
-const SHORTEST_WAIT: Duration = Duration::from_millis(2);
-const LONGEST_WAIT: Duration = Duration::from_millis(500);
-/// Connections in a row that their peers may have given up before the next try has to wait.
-const GIVEN_UP: u32 = 16;
+/// The first delay after a failure; each is twice as long as the last.
+const FIRST_DELAY: Duration = Duration::from_millis(2);
+const MAX_DELAY: Duration = Duration::from_millis(500);
+/// Consecutive connections that their peers may have aborted before the next retry is delayed.
+const MAX_IMMEDIATE_RETRIES: u32 = 16;
 
-/// A listener, and who serves what it hears.
+/// A listener, and the workers that serve its connections.
 ///
-/// In the order of its drop: the listener is closed before the server can count as ended.
+/// The field order is the drop order: the listener is closed before the server can count as ended.
 pub(super) struct Acceptor<H> {
     pub(super) listener: TcpListener,
-    pub(super) placement: Placement,
-    pub(super) host: Arc<Host<H>>,
+    pub(super) workers: WorkerChoice,
+    pub(super) core: Arc<ServerCore<H>>,
 }
 
 impl<H, F> Acceptor<H>
@@ -45,27 +45,26 @@ where
     H: Fn(TcpStream, SocketAddr) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + 'static,
 {
-    /// Accepts until it is told to stop.
+    /// Accepts connections until a stop signal.
     pub(super) async fn run(self) {
-        let mut stop = Stop::new(&self.host.state, &self.placement);
-        let mut failures = Failures::none();
+        let mut stop = StopSignals::new(&self.core.state, &self.workers);
+        let mut backoff = AcceptBackoff::new();
         loop {
-            match stop.or(poll_fn(|cx| self.poll_accept(cx))).await {
+            let accepted = poll_fn(|cx| self.poll_accept(cx));
+            match stop.unless_stopped(accepted).await {
                 None => return,
-                Some(Ok((stream, peer, seat))) => {
-                    failures = Failures::none();
-                    let serve = move || serve(stream, peer, seat);
-                    let given = self
-                        .placement
-                        .hand_over(serve, self.host.location, &mut stop);
-                    if given.await.is_none() {
+                Some(Ok((stream, peer, connection))) => {
+                    backoff = AcceptBackoff::new();
+                    let serve = move || serve(stream, peer, connection);
+                    let submitted = self.workers.submit(serve, self.core.location, &mut stop);
+                    if submitted.await.is_none() {
                         return;
                     }
                 }
                 Some(Err(error)) => {
-                    let wait = failures.wait_after(&error);
-                    self.host.state.accept_failed(error);
-                    if !wait.is_zero() && stop.or(sleep(wait)).await.is_none() {
+                    let delay = backoff.delay_after(&error);
+                    self.core.state.accept_failed(error);
+                    if !delay.is_zero() && stop.unless_stopped(sleep(delay)).await.is_none() {
                         return;
                     }
                 }
@@ -73,22 +72,24 @@ where
         }
     }
 
-    /// Accepts a connection if there is one, and room for it.
+    /// Accepts a connection if there is one and the limit allows it.
     fn poll_accept(
         &self,
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<(TcpStream, SocketAddr, Seat<H>)>> {
-        let state = &self.host.state;
+    ) -> Poll<io::Result<(TcpStream, SocketAddr, PendingConnection<H>)>> {
+        let state = &self.core.state;
         loop {
             let accepted = self.listener.poll_accept_with(cx, |accept| {
-                if !state.take_place() {
+                if !state.try_acquire() {
                     // Neither an error nor `WouldBlock`: the listener stays ready.
                     return Ok(None);
                 }
                 match accept() {
-                    Ok((stream, peer)) => Ok(Some((stream, peer, Seat::new(&self.host)))),
+                    Ok((stream, peer)) => {
+                        Ok(Some((stream, peer, PendingConnection::new(&self.core))))
+                    }
                     Err(error) => {
-                        state.leave_place();
+                        state.release();
                         Err(error)
                     }
                 }
@@ -96,35 +97,39 @@ where
             if let Some(connection) = ready!(accepted)? {
                 return Poll::Ready(Ok(connection));
             }
-            ready!(state.poll_room(cx));
+            ready!(state.poll_below_limit(cx));
         }
     }
 }
 
-/// Has the handler make its future; on the worker loop.
-fn serve<H, F>(stream: TcpStream, peer: SocketAddr, seat: Seat<H>) -> Serving<F, H>
+/// Calls the handler, on the worker loop.
+fn serve<H, F>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    connection: PendingConnection<H>,
+) -> ServeFuture<F, H>
 where
     H: Fn(TcpStream, SocketAddr) -> F,
 {
-    let started = seat.start();
-    let future = started.host().handler()(stream, peer);
-    Serving {
+    let connection = connection.into_served();
+    let future = connection.core().handler()(stream, peer);
+    ServeFuture {
         future: Some(future),
-        started: Some(started),
+        connection: Some(connection),
     }
 }
 
 pin_project_lite::pin_project! {
-    /// A handler's future and its seat, which it leaves when it is done and its future gone: what that holds,
-    /// the connection say, may outlive its last poll.
-    struct Serving<F, H> {
+    /// A handler's future and its connection, which completes only once the future is dropped: what the
+    /// future holds, such as the stream, may live longer than its last poll.
+    struct ServeFuture<F, H> {
         #[pin]
         future: Option<F>,
-        started: Option<Started<H>>,
+        connection: Option<ServedConnection<H>>,
     }
 }
 
-impl<F: Future<Output = ()>, H> Future for Serving<F, H> {
+impl<F: Future<Output = ()>, H> Future for ServeFuture<F, H> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -133,32 +138,32 @@ impl<F: Future<Output = ()>, H> Future for Serving<F, H> {
             ready!(future.poll(cx));
         }
         this.future.set(None);
-        if let Some(started) = this.started.take() {
-            started.complete();
+        if let Some(connection) = this.connection.take() {
+            connection.complete();
         }
         Poll::Ready(())
     }
 }
 
-/// Which loop gets a connection.
+/// Selects the loop that serves a connection.
 #[derive(Clone)]
-pub(super) enum Placement {
-    /// The one that accepted it.
-    Here,
-    /// The next one of a group.
-    Next(Weak<GroupCore>),
+pub(super) enum WorkerChoice {
+    /// The loop that accepted it.
+    AcceptingLoop,
+    /// The next loop of a group.
+    NextOf(Weak<GroupCore>),
 }
 
-impl Placement {
-    pub(super) fn next_of(group: &EventLoopGroup) -> Placement {
-        Placement::Next(Arc::downgrade(group.core()))
+impl WorkerChoice {
+    pub(super) fn next_of(group: &EventLoopGroup) -> WorkerChoice {
+        WorkerChoice::NextOf(Arc::downgrade(group.core()))
     }
 
-    /// Resolves when all who could be given a connection shut down.
+    /// Resolves when a shutdown of every loop that could serve was requested.
     fn shutdown_requested(&self) -> ShutdownRequested {
         match self {
-            Placement::Here => shutdown_requested(),
-            Placement::Next(group) => {
+            WorkerChoice::AcceptingLoop => shutdown_requested(),
+            WorkerChoice::NextOf(group) => {
                 let group = group.upgrade();
                 let loops = group.iter().flat_map(|group| group.loops.iter());
                 ShutdownRequested::of(loops.map(|one| Arc::clone(one.shared())).collect())
@@ -166,37 +171,38 @@ impl Placement {
         }
     }
 
-    /// Gives a connection to a loop, and waits until one takes it; `None` if none ever will.
-    async fn hand_over<C, F>(
+    /// Submits a connection to a loop, and retries until one accepts it; `None` if all have shut down,
+    /// or after a stop signal.
+    async fn submit<C, F>(
         &self,
         mut serve: C,
         location: &'static Location<'static>,
-        stop: &mut Stop<'_>,
+        stop: &mut StopSignals<'_>,
     ) -> Option<()>
     where
         C: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
-        let mut wait = SHORTEST_WAIT;
+        let mut delay = FIRST_DELAY;
         loop {
-            match self.offer(serve, location) {
-                Offer::Taken => return Some(()),
-                Offer::Ended => return None,
+            match self.try_submit(serve, location) {
+                Submission::Accepted => return Some(()),
+                Submission::AllShutDown => return None,
                 // Every queue is full, or a thread could not be started.
-                Offer::Refused(back) => serve = back,
+                Submission::Refused(refused) => serve = refused,
             }
-            stop.or(sleep(wait)).await?;
-            wait = longer(wait);
+            stop.unless_stopped(sleep(delay)).await?;
+            delay = doubled(delay);
         }
     }
 
-    fn offer<C, F>(&self, serve: C, location: &'static Location<'static>) -> Offer<C>
+    fn try_submit<C, F>(&self, serve: C, location: &'static Location<'static>) -> Submission<C>
     where
         C: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
         let (offered, ended) = match self {
-            Placement::Here => {
+            WorkerChoice::AcceptingLoop => {
                 let here = EventLoop::current().expect("an acceptor is a task of a loop");
                 let offered = here.offer_local(serve, location);
                 if let Err(refused) = &offered {
@@ -204,9 +210,9 @@ impl Placement {
                 }
                 (offered, here.state().is_shutdown())
             }
-            Placement::Next(group) => {
+            WorkerChoice::NextOf(group) => {
                 let Some(group) = group.upgrade() else {
-                    return Offer::Ended;
+                    return Submission::AllShutDown;
                 };
                 let offered = group.start(serve, location);
                 let ended = group.loops.iter().all(|one| one.state().is_shutdown());
@@ -214,45 +220,46 @@ impl Placement {
             }
         };
         match offered {
-            Ok(()) => Offer::Taken,
-            Err(_) if ended => Offer::Ended,
-            Err(refused) => Offer::Refused(refused.into_inner()),
+            Ok(()) => Submission::Accepted,
+            Err(_) if ended => Submission::AllShutDown,
+            Err(refused) => Submission::Refused(refused.into_inner()),
         }
     }
 }
 
-/// What became of a connection that was offered to a loop.
-enum Offer<C> {
-    Taken,
+/// The result of an attempt to submit a connection to a loop.
+enum Submission<C> {
+    Accepted,
     Refused(C),
-    /// There is no loop left that would take it.
-    Ended,
+    /// No loop is left that could accept it.
+    AllShutDown,
 }
 
-/// The signals to stop: of the handle, of this loop, and of all workers.
-struct Stop<'a> {
-    state: &'a State,
-    asked: Option<usize>,
-    here: ShutdownRequested,
+/// The stop signals of an acceptor: from the handle, from its own loop, and from all workers.
+struct StopSignals<'a> {
+    state: &'a ServerState,
+    /// The key of this acceptor among the waiters for [`ServerHandle::stop`](super::ServerHandle::stop).
+    stop_key: Option<usize>,
+    own_loop: ShutdownRequested,
     workers: ShutdownRequested,
 }
 
-impl<'a> Stop<'a> {
-    fn new(state: &'a State, placement: &Placement) -> Stop<'a> {
-        Stop {
+impl<'a> StopSignals<'a> {
+    fn new(state: &'a ServerState, workers: &WorkerChoice) -> StopSignals<'a> {
+        StopSignals {
             state,
-            asked: None,
-            here: shutdown_requested(),
-            workers: placement.shutdown_requested(),
+            stop_key: None,
+            own_loop: shutdown_requested(),
+            workers: workers.shutdown_requested(),
         }
     }
 
-    /// Waits for `future`, or for a signal: `None`.
-    async fn or<F: Future>(&mut self, future: F) -> Option<F::Output> {
+    /// Awaits `future`; returns `None` on a stop signal.
+    async fn unless_stopped<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
-            // A plain look first: whoever comes after the signal is not accepted any more.
-            if self.is_given() {
+            // Checked before the poll: no connection is accepted after the signal.
+            if self.is_stopping() {
                 return Poll::Ready(None);
             }
             match future.as_mut().poll(cx) {
@@ -263,13 +270,13 @@ impl<'a> Stop<'a> {
         .await
     }
 
-    fn is_given(&self) -> bool {
-        self.state.is_stopping() || self.here.is_requested() || self.workers.is_requested()
+    fn is_stopping(&self) -> bool {
+        self.state.is_stopping() || self.own_loop.is_requested() || self.workers.is_requested()
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.state.poll_stop(&mut self.asked, cx).is_ready()
-            || Pin::new(&mut self.here).poll(cx).is_ready()
+        if self.state.poll_stop(&mut self.stop_key, cx).is_ready()
+            || Pin::new(&mut self.own_loop).poll(cx).is_ready()
         {
             return Poll::Ready(());
         }
@@ -277,42 +284,42 @@ impl<'a> Stop<'a> {
     }
 }
 
-/// Accepts that failed in a row.
+/// The delays between consecutive accepts that fail.
 #[derive(Debug)]
-struct Failures {
-    given_up: u32,
-    wait: Duration,
+struct AcceptBackoff {
+    immediate_retries: u32,
+    delay: Duration,
 }
 
-impl Failures {
-    fn none() -> Failures {
-        Failures {
-            given_up: 0,
-            wait: SHORTEST_WAIT,
+impl AcceptBackoff {
+    fn new() -> AcceptBackoff {
+        AcceptBackoff {
+            immediate_retries: 0,
+            delay: FIRST_DELAY,
         }
     }
 
-    /// How long to wait before the next try.
-    fn wait_after(&mut self, error: &io::Error) -> Duration {
-        // These took a connection out of the backlog: the next one may be fine.
-        let gone = matches!(
+    /// Returns how long to wait before the next attempt.
+    fn delay_after(&mut self, error: &io::Error) -> Duration {
+        // These errors removed a connection from the backlog: the next one may be fine.
+        let removed = matches!(
             error.kind(),
             io::ErrorKind::ConnectionAborted
                 | io::ErrorKind::ConnectionReset
                 | io::ErrorKind::Interrupted
         );
-        if gone && self.given_up < GIVEN_UP {
-            self.given_up += 1;
+        if removed && self.immediate_retries < MAX_IMMEDIATE_RETRIES {
+            self.immediate_retries += 1;
             return Duration::ZERO;
         }
-        let wait = self.wait;
-        self.wait = longer(wait);
-        wait
+        let delay = self.delay;
+        self.delay = doubled(delay);
+        delay
     }
 }
 
-fn longer(wait: Duration) -> Duration {
-    (wait * 2).min(LONGEST_WAIT)
+fn doubled(delay: Duration) -> Duration {
+    (delay * 2).min(MAX_DELAY)
 }
 
 #[cfg(test)]
@@ -320,22 +327,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_half_a_second() {
-        let mut failures = Failures::none();
-        let full = io::Error::from_raw_os_error(libc::EMFILE);
-        let waits: Vec<_> = (0..9)
-            .map(|_| failures.wait_after(&full).as_millis())
+    fn delays_double_up_to_half_a_second() {
+        let mut backoff = AcceptBackoff::new();
+        let no_descriptors = io::Error::from_raw_os_error(libc::EMFILE);
+        let delays: Vec<_> = (0..9)
+            .map(|_| backoff.delay_after(&no_descriptors).as_millis())
             .collect();
-        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 500]);
+        assert_eq!(delays, [2, 4, 8, 16, 32, 64, 128, 256, 500]);
     }
 
     #[test]
-    fn connections_that_were_given_up_are_passed_by_at_once_but_not_for_ever() {
-        let mut failures = Failures::none();
-        let gone = io::Error::from_raw_os_error(libc::ECONNABORTED);
-        for _ in 0..GIVEN_UP {
-            assert_eq!(failures.wait_after(&gone), Duration::ZERO);
+    fn aborted_connections_are_retried_immediately_a_limited_number_of_times() {
+        let mut backoff = AcceptBackoff::new();
+        let aborted = io::Error::from_raw_os_error(libc::ECONNABORTED);
+        for _ in 0..MAX_IMMEDIATE_RETRIES {
+            assert_eq!(backoff.delay_after(&aborted), Duration::ZERO);
         }
-        assert_eq!(failures.wait_after(&gone), SHORTEST_WAIT);
+        assert_eq!(backoff.delay_after(&aborted), FIRST_DELAY);
     }
 }

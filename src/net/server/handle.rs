@@ -1,13 +1,13 @@
-//! What a server's acceptors and connections share, and what its user sees of it.
+//! The state shared by a server's acceptors and connections, and the handle to it.
 //!
-//! - A connection is a [`Seat`] until its handler is called and [`Started`] from then on; however it goes, it
-//!   leaves one entry in the counts: rejected, aborted or completed.
-//! - Acceptors and seats keep the [`Host`]; its drop is the end of the server, and comes once. The handler is
-//!   gone by then.
-//! - Room: a seat is taken before the accept and given back if there was nothing to accept. A release that
-//!   finds every place taken wakes the acceptors that wait; they store their wakers first and look again
-//!   after, so no release is missed.
-//! - Wakers are woken with no lock held, and foreign ones contained.
+//! - A connection is a [`PendingConnection`] until its handler is called, and a [`ServedConnection`]
+//!   from then on. It is counted exactly once at its end: rejected, aborted or completed.
+//! - Acceptors and connections hold the [`ServerCore`]; the server ends when that is dropped, after the
+//!   handler was dropped.
+//! - The connection limit is acquired before the accept and released if there was nothing to accept. A
+//!   release at the limit wakes the waiting acceptors; these store their wakers first and check again
+//!   after that, so no release is missed.
+//! - Wakers are woken with no lock held; panics of foreign ones are contained.
 
 use std::fmt;
 use std::future::Future;
@@ -20,11 +20,11 @@ use std::task::{Context, Poll, Waker};
 use crate::event_loop::context;
 use crate::panic::PanicSite;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
-use crate::waiters::Waiters;
+use crate::waiters::EventWaiters;
 
-/// What the handle sees.
+/// The counters and events of a server.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ServerState {
     local: SocketAddr,
     accepted: AtomicU64,
     completed: AtomicU64,
@@ -32,25 +32,27 @@ pub(super) struct State {
     rejected: AtomicU64,
     accept_errors: AtomicU64,
     last_error: Mutex<Option<Arc<io::Error>>>,
-    room: Option<Room>,
-    /// Set, and fired, when the server is to accept no more.
+    /// `None` if the number of connections is not limited.
+    limit: Option<ConnectionLimit>,
+    /// Set before `stop` fires, when the server is to accept no more connections.
     stopping: AtomicBool,
-    stop: Mutex<Waiters>,
+    stop: Mutex<EventWaiters>,
     /// Fired when the server has ended.
-    end: Mutex<Waiters>,
+    end: Mutex<EventWaiters>,
 }
 
-/// Places for connections, when they are limited.
+/// Limits the number of open connections.
 #[derive(Debug)]
-struct Room {
+struct ConnectionLimit {
     max: usize,
-    taken: AtomicUsize,
+    open: AtomicUsize,
+    /// The acceptors that wait for a release.
     waiting: Mutex<Vec<Waker>>,
 }
 
-impl State {
-    pub(super) fn new(local: SocketAddr, max: Option<usize>) -> State {
-        State {
+impl ServerState {
+    pub(super) fn new(local: SocketAddr, max: Option<usize>) -> ServerState {
+        ServerState {
             local,
             accepted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -58,29 +60,29 @@ impl State {
             rejected: AtomicU64::new(0),
             accept_errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
-            room: max.map(|max| Room {
+            limit: max.map(|max| ConnectionLimit {
                 max,
-                taken: AtomicUsize::new(0),
+                open: AtomicUsize::new(0),
                 waiting: Mutex::default(),
             }),
             stopping: AtomicBool::new(false),
-            stop: Mutex::new(Waiters::new()),
-            end: Mutex::new(Waiters::new()),
+            stop: Mutex::new(EventWaiters::new()),
+            end: Mutex::new(EventWaiters::new()),
         }
     }
 
-    /// Tells the acceptors to stop.
+    /// Stops the acceptors.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         let wakers = self.stop.lock().fire();
         context::panics().wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
 
-    /// Lets the wakers of acceptors go that are gone themselves: they would keep their loops for the handle.
-    fn forget_acceptors(&self) {
+    /// Releases the wakers of acceptors that have ended: the handle would keep their loops alive.
+    fn release_acceptor_wakers(&self) {
         self.stop();
-        if let Some(room) = &self.room {
-            room.wake_waiting();
+        if let Some(limit) = &self.limit {
+            limit.wake_waiting();
         }
     }
 
@@ -95,39 +97,40 @@ impl State {
 
     pub(super) fn accept_failed(&self, error: io::Error) {
         *self.last_error.lock() = Some(Arc::new(error));
-        self.accept_errors.fetch_add(1, Ordering::Release); // after it: who sees the count finds it
+        // After the error is stored: a caller that sees the new count finds the error.
+        self.accept_errors.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes a place, if there is one.
-    pub(super) fn take_place(&self) -> bool {
-        self.room.as_ref().is_none_or(Room::take)
+    /// Acquires the right to open one more connection; `false` at the limit.
+    pub(super) fn try_acquire(&self) -> bool {
+        self.limit.as_ref().is_none_or(ConnectionLimit::try_acquire)
     }
 
-    /// Gives a place back.
-    pub(super) fn leave_place(&self) {
-        if let Some(room) = &self.room {
-            room.leave();
+    pub(super) fn release(&self) {
+        if let Some(limit) = &self.limit {
+            limit.release();
         }
     }
 
-    /// Counts the end of a connection.
-    fn leave(&self, outcome: &AtomicU64) {
+    /// Counts the end of a connection and releases it from the limit.
+    fn connection_ended(&self, outcome: &AtomicU64) {
         outcome.fetch_add(1, Ordering::Release);
-        self.leave_place();
+        self.release();
     }
 
-    /// Waits for a place; ready if there is one now.
-    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(room) = &self.room else {
+    /// Waits until the server is below its connection limit.
+    pub(super) fn poll_below_limit(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(limit) = &self.limit else {
             return Poll::Ready(());
         };
-        let mut waiting = room.waiting.lock();
-        // Each acceptor has one place, however often it is woken for other reasons.
+        let mut waiting = limit.waiting.lock();
+        // One entry per acceptor, however often it is polled for other reasons.
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
             waiting.push(cx.waker().clone());
         }
         drop(waiting);
-        if room.taken.load(Ordering::Acquire) < room.max {
+        // After the waker is stored: a release is either seen here or wakes the stored waker.
+        if limit.open.load(Ordering::Acquire) < limit.max {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -135,7 +138,8 @@ impl State {
     }
 
     fn connections(&self) -> usize {
-        // The ends first: a connection that ends in between is counted as open, not as never there.
+        // The ended ones first: a connection that ends between the loads counts as open, not as never
+        // accepted.
         let ended = self.completed.load(Ordering::Acquire)
             + self.aborted.load(Ordering::Acquire)
             + self.rejected.load(Ordering::Acquire);
@@ -155,18 +159,18 @@ impl State {
     }
 }
 
-impl Room {
-    fn take(&self) -> bool {
-        self.taken
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
-                (taken < self.max).then_some(taken + 1)
+impl ConnectionLimit {
+    fn try_acquire(&self) -> bool {
+        self.open
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| {
+                (open < self.max).then_some(open + 1)
             })
             .is_ok()
     }
 
-    fn leave(&self) {
-        // Nobody waits while there is room.
-        if self.taken.fetch_sub(1, Ordering::AcqRel) == self.max {
+    fn release(&self) {
+        // Acceptors wait only at the limit.
+        if self.open.fetch_sub(1, Ordering::AcqRel) == self.max {
             self.wake_waiting();
         }
     }
@@ -178,7 +182,11 @@ impl Room {
 }
 
 /// Waits for an event that happens once.
-fn poll_event(event: &Mutex<Waiters>, key: &mut Option<usize>, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_event(
+    event: &Mutex<EventWaiters>,
+    key: &mut Option<usize>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
     // Cloning and dropping wakers is user code: both happen outside the lock.
     let waker = cx.waker().clone();
     let mut waiters = event.lock();
@@ -191,22 +199,22 @@ fn poll_event(event: &Mutex<Waiters>, key: &mut Option<usize>, cx: &mut Context<
     Poll::Pending
 }
 
-/// The handler, kept by whoever may still call it or run its futures.
-pub(super) struct Host<H> {
-    /// `None` only on the way out.
+/// The handler and the state, held by every acceptor and connection; the server ends with its drop.
+pub(super) struct ServerCore<H> {
+    /// `None` only during the drop.
     handler: Option<H>,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<ServerState>,
     /// Where `serve` was called.
     pub(super) location: &'static Location<'static>,
 }
 
-impl<H> Host<H> {
+impl<H> ServerCore<H> {
     pub(super) fn new(
         handler: H,
-        state: Arc<State>,
+        state: Arc<ServerState>,
         location: &'static Location<'static>,
-    ) -> Host<H> {
-        Host {
+    ) -> ServerCore<H> {
+        ServerCore {
             handler: Some(handler),
             state,
             location,
@@ -214,71 +222,72 @@ impl<H> Host<H> {
     }
 
     pub(super) fn handler(&self) -> &H {
-        self.handler.as_ref().expect("it is there until the end")
+        self.handler.as_ref().expect("taken only by the drop")
     }
 }
 
-impl<H> Drop for Host<H> {
+impl<H> Drop for ServerCore<H> {
     fn drop(&mut self) {
-        // What the handler holds is gone before the server counts as ended. Its destructor is user code, and
-        // the connection that goes last may be on its way out of a panic already.
+        // The handler is dropped before the server counts as ended. Its destructor is user code, and
+        // this drop may run while the last connection unwinds from a panic.
         let (site, location) = (PanicSite::Destructor, Some(self.location));
         context::panics().drop(site, location, self.handler.take());
-        self.state.forget_acceptors();
+        self.state.release_acceptor_wakers();
         let wakers = self.state.end.lock().fire();
         context::panics().wake_all(wakers.into_iter().map(|(_, waker)| waker));
     }
 }
 
-/// One accepted connection, for which no handler was called yet.
-pub(super) struct Seat<H>(Option<Arc<Host<H>>>);
+/// An accepted connection whose handler has not been called yet; dropped, it counts as rejected.
+pub(super) struct PendingConnection<H>(Option<Arc<ServerCore<H>>>);
 
-impl<H> Seat<H> {
-    /// Counts a connection whose place is taken.
-    pub(super) fn new(host: &Arc<Host<H>>) -> Seat<H> {
-        host.state.accepted.fetch_add(1, Ordering::Release);
-        Seat(Some(Arc::clone(host)))
+impl<H> PendingConnection<H> {
+    /// Counts an accepted connection; the caller has acquired the limit for it.
+    pub(super) fn new(core: &Arc<ServerCore<H>>) -> PendingConnection<H> {
+        core.state.accepted.fetch_add(1, Ordering::Release);
+        PendingConnection(Some(Arc::clone(core)))
     }
 
-    pub(super) fn start(mut self) -> Started<H> {
-        Started(self.0.take())
+    pub(super) fn into_served(mut self) -> ServedConnection<H> {
+        ServedConnection(self.0.take())
     }
 }
 
-impl<H> Drop for Seat<H> {
+impl<H> Drop for PendingConnection<H> {
     fn drop(&mut self) {
-        if let Some(host) = self.0.take() {
-            host.state.leave(&host.state.rejected);
+        if let Some(core) = self.0.take() {
+            core.state.connection_ended(&core.state.rejected);
         }
     }
 }
 
-/// One connection in the hands of its handler.
-pub(super) struct Started<H>(Option<Arc<Host<H>>>);
+/// A connection whose handler has been called; dropped before [`complete`](Self::complete), it counts as
+/// aborted.
+pub(super) struct ServedConnection<H>(Option<Arc<ServerCore<H>>>);
 
-impl<H> Started<H> {
-    pub(super) fn host(&self) -> &Host<H> {
-        self.0.as_ref().expect("it has its host until it ends")
+impl<H> ServedConnection<H> {
+    pub(super) fn core(&self) -> &ServerCore<H> {
+        self.0.as_ref().expect("taken only at the end")
     }
 
     pub(super) fn complete(mut self) {
-        if let Some(host) = self.0.take() {
-            host.state.leave(&host.state.completed);
+        if let Some(core) = self.0.take() {
+            core.state.connection_ended(&core.state.completed);
         }
     }
 }
 
-impl<H> Drop for Started<H> {
+impl<H> Drop for ServedConnection<H> {
     fn drop(&mut self) {
-        if let Some(host) = self.0.take() {
-            host.state.leave(&host.state.aborted);
+        if let Some(core) = self.0.take() {
+            core.state.connection_ended(&core.state.aborted);
         }
     }
 }
 
-/// A handle to a running [`Server`](super::Server), and a future that resolves when it has ended.
+/// A handle to a running [`Server`](super::Server), and a future that resolves when the server has ended.
 ///
-/// Clones lead to the same server. Dropping them all detaches it.
+/// Clones refer to the same server. Dropping all of them detaches it.
 ///
 /// # Cancel safety
 ///
@@ -299,45 +308,50 @@ impl<H> Drop for Started<H> {
 /// # std::io::Result::Ok(())
 /// ```
 pub struct ServerHandle {
-    state: Arc<State>,
-    key: Option<usize>,
+    state: Arc<ServerState>,
+    /// The key of this handle among the waiters for the end.
+    end_key: Option<usize>,
 }
 
 impl ServerHandle {
-    pub(super) fn new(state: Arc<State>) -> ServerHandle {
-        ServerHandle { state, key: None }
+    pub(super) fn new(state: Arc<ServerState>) -> ServerHandle {
+        ServerHandle {
+            state,
+            end_key: None,
+        }
     }
 
-    /// Returns the address that it listens on, with the port that the system chose.
+    /// Returns the address that the server listens on, with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.state.local
     }
 
-    /// Returns how many connections are open: accepted, and not yet done with.
+    /// Returns the number of open connections: accepted and not ended.
     pub fn connections(&self) -> usize {
         self.state.connections()
     }
 
-    /// Returns how many connections were accepted so far.
+    /// Returns the number of connections accepted so far.
     pub fn accepted(&self) -> u64 {
         self.state.accepted.load(Ordering::Acquire)
     }
 
-    /// Returns how many accepts have failed so far; the server goes on after each.
+    /// Returns the number of accepts that failed so far; the server continues after each.
     pub fn accept_errors(&self) -> u64 {
         self.state.accept_errors.load(Ordering::Acquire)
     }
 
-    /// Returns the error of the accept that failed last.
+    /// Returns the error of the last failed accept.
     pub fn last_accept_error(&self) -> Option<Arc<io::Error>> {
         self.state.last_error.lock().clone()
     }
 
-    /// Closes the listener and lets open connections finish; await the handle to see the end.
+    /// Closes the listener and lets open connections finish; await the handle to wait for the end.
     ///
-    /// It does not wait and may be called again. Connections that the system has not yet handed over, or that
-    /// no worker had room for yet, are refused. A handler that would go on for ever ends with its loop: shut
-    /// the workers down, and have it wait for [`shutdown_requested`](crate::shutdown_requested).
+    /// It does not block and may be called more than once. Connections that are still in the system's
+    /// backlog, or that no worker's queue had room for, are refused. A handler that never returns ends
+    /// with its loop: shut down the workers, and let the handler wait for
+    /// [`shutdown_requested`](crate::shutdown_requested).
     pub fn stop(&self) {
         self.state.stop();
     }
@@ -348,7 +362,7 @@ impl Future for ServerHandle {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ServerReport> {
         let this = &mut *self;
-        poll_event(&this.state.end, &mut this.key, cx).map(|()| this.state.report())
+        poll_event(&this.state.end, &mut this.end_key, cx).map(|()| this.state.report())
     }
 }
 
@@ -360,7 +374,7 @@ impl Clone for ServerHandle {
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        let waker = self.state.end.lock().remove(&mut self.key);
+        let waker = self.state.end.lock().remove(&mut self.end_key);
         drop(waker);
     }
 }
@@ -376,7 +390,7 @@ impl fmt::Debug for ServerHandle {
     }
 }
 
-/// What a [`Server`](super::Server) has done: `accepted = completed + aborted + rejected`.
+/// The final counts of a [`Server`](super::Server): `accepted = completed + aborted + rejected`.
 ///
 /// # Examples
 ///
@@ -402,32 +416,33 @@ pub struct ServerReport {
 }
 
 impl ServerReport {
-    /// Returns how many connections were accepted.
+    /// Returns the number of accepted connections.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// Returns how many handlers came to their end.
+    /// Returns the number of handlers that ran to completion.
     pub fn completed(&self) -> u64 {
         self.completed
     }
 
-    /// Returns how many handlers panicked or were cancelled.
+    /// Returns the number of handlers that panicked or were cancelled.
     pub fn aborted(&self) -> u64 {
         self.aborted
     }
 
-    /// Returns how many connections were accepted and then taken by no worker: all were ending, or full until the stop.
+    /// Returns the number of accepted connections that no worker accepted: all were shutting down, or
+    /// their queues were full until the stop.
     pub fn rejected(&self) -> u64 {
         self.rejected
     }
 
-    /// Returns how many accepts failed.
+    /// Returns the number of accepts that failed.
     pub fn accept_errors(&self) -> u64 {
         self.accept_errors
     }
 
-    /// Returns the error of the accept that failed last.
+    /// Returns the error of the last failed accept.
     pub fn last_accept_error(&self) -> Option<&io::Error> {
         self.last_error.as_deref()
     }

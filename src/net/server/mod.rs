@@ -1,17 +1,18 @@
-//! The boss/worker bootstrap: who accepts, who serves, and how that ends.
+//! The boss/worker server bootstrap: acceptors, workers and shutdown.
 //!
 //! ```text
 //!   boss loop                            worker loop
 //!   acceptor: accept ─▶ next() ─▶ inbox ─▶ handler(stream, peer) ─▶ its future, a task of this loop
 //!        │ stop(), or shutdown of the boss loop or of all workers: the listener closes first
-//!        └ no room, no descriptors, a full queue: it waits; connections wait in the backlog
+//!        └ connection limit, no descriptors, a full queue: it waits; connections stay in the backlog
 //! ```
 //!
-//! - A connection that was accepted ends in one of three ways, and the report counts each: its handler
-//!   returned, its handler panicked or was cancelled, or no worker took it.
-//! - The handler's future is made, polled and dropped on its worker loop; it need not be `Send`.
-//! - The acceptor holds its groups weakly: a server keeps nothing alive.
-//! - The server has ended when every acceptor and every connection is gone. Who is gone last says so.
+//! - An accepted connection ends in one of three ways, and the report counts each: its handler
+//!   returned, its handler panicked or was cancelled, or no worker accepted it.
+//! - The handler's future is created, polled and dropped on its worker loop; it need not be `Send`.
+//! - The acceptor holds weak references to its groups: a server keeps no group alive.
+//! - The server has ended when every acceptor and every connection is dropped; the last drop notifies the
+//!   handles.
 
 mod acceptor;
 mod handle;
@@ -25,8 +26,8 @@ use crate::error::Rejected;
 use crate::event_loop::handle::EventLoop;
 use crate::group::handle::EventLoopGroup;
 use crate::net::TcpStream;
-use crate::net::server::acceptor::{Acceptor, Placement};
-use crate::net::server::handle::{Host, State};
+use crate::net::server::acceptor::{Acceptor, WorkerChoice};
+use crate::net::server::handle::{ServerCore, ServerState};
 use crate::net::tcp::{BACKLOG, TcpListener};
 use crate::sync::Arc;
 
@@ -34,16 +35,18 @@ pub use handle::{ServerHandle, ServerReport};
 
 /// Accepts TCP connections on one group and serves them on another.
 ///
-/// A *boss* loop accepts; each connection goes to the next loop of the *workers*, where the handler makes
-/// its future, and stays there. Boss and workers may be one group, of one loop or of many.
+/// A *boss* loop accepts; each connection is sent to the next loop of the *workers*, where the handler
+/// creates its future, and stays there. Boss and workers may be the same group, of one loop or many.
 ///
-/// An accept that fails for want of descriptors or memory is tried again a little later, for ever; the
-/// failures are counted. A connection that the workers' bounded queues refuse is offered again, and the
-/// acceptor waits with it: whoever comes next waits in the system's backlog.
+/// An accept that fails for lack of descriptors or memory is retried after a short delay, without
+/// limit; the failures are counted. A connection that the workers' bounded queues refuse is offered
+/// again, and the acceptor waits until it is accepted: further connections wait in the system's
+/// backlog.
 ///
-/// The server ends by [`ServerHandle::stop`], or when the boss loop or all workers are asked to shut down:
-/// then it accepts no more, and connections go on until their handlers return or their loops end. It holds
-/// its groups weakly: drop the last handle of a group, and the group ends, and the server with it.
+/// The server ends by [`ServerHandle::stop`], or when a shutdown of the boss loop or of all workers is
+/// requested: it then accepts no more connections, and open ones continue until their handlers return or
+/// their loops end. It holds weak references to its groups: dropping the last handle of a group ends the
+/// group, and the server with it.
 ///
 /// # Examples
 ///
@@ -59,7 +62,7 @@ pub use handle::{ServerHandle, ServerReport};
 ///     .workers(&workers)
 ///     .max_connections(1000)
 ///     .serve(|stream, _peer| async move {
-///         let _ = futures::io::copy(&stream, &mut &stream).await; // until the peer is done
+///         let _ = futures::io::copy(&stream, &mut &stream).await; // until the peer closes
 ///     })?;
 ///
 /// let address = server.local_addr();
@@ -90,20 +93,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// Notes where to listen: the first of these addresses that can be bound. Port 0 lets the system choose.
+    /// Sets the addresses to listen on, of which the first that can be bound is used. Port 0 lets the
+    /// system choose.
     ///
-    /// The socket is made by [`serve`](Server::serve). A host name is looked up here and now, on this thread.
+    /// [`serve`](Server::serve) creates the socket. A host name is resolved by this call, on this thread.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for what is no address, else what the system says about the name.
+    /// `InvalidInput` for an invalid address, otherwise the operating system's error for the host name.
     ///
     /// # Examples
     ///
     /// ```
     /// use loopgroup::net::Server;
     ///
-    /// let server = Server::bind("127.0.0.1:0")?; // nothing is bound before serve
+    /// let server = Server::bind("127.0.0.1:0")?; // serve() binds the socket
     /// assert!(Server::bind("no port").is_err());
     /// # drop(server);
     /// # std::io::Result::Ok(())
@@ -133,8 +137,7 @@ impl Server {
         })
     }
 
-    /// Sets the group that accepts, on [`next`](EventLoopGroup::next) of its loops; the workers, if it is
-    /// not set.
+    /// Sets the group that accepts, on its [`next`](EventLoopGroup::next) loop; the workers by default.
     ///
     /// # Examples
     ///
@@ -155,8 +158,8 @@ impl Server {
         self
     }
 
-    /// Sets the group that serves: one [`next`](EventLoopGroup::next) per connection; the boss, if it is not
-    /// set.
+    /// Sets the group that serves, with one [`next`](EventLoopGroup::next) per connection; the boss
+    /// group by default.
     ///
     /// # Examples
     ///
@@ -172,7 +175,7 @@ impl Server {
         self
     }
 
-    /// Sets how many connections may wait to be accepted, 1024 by default; the system may allow fewer.
+    /// Sets how many connections may wait to be accepted; 1024 by default. The system may allow fewer.
     ///
     /// # Examples
     ///
@@ -189,9 +192,9 @@ impl Server {
         self
     }
 
-    /// Sets how many connections may be open at a time, without limit by default.
+    /// Limits how many connections may be open at a time; no limit by default.
     ///
-    /// Those above it wait in the backlog until one of the others has ended.
+    /// Connections above the limit wait in the backlog until an open one has ended.
     ///
     /// # Examples
     ///
@@ -204,7 +207,7 @@ impl Server {
     ///     .workers(&group)
     ///     .max_connections(1)
     ///     .serve(|stream, _| async move {
-    ///         let _ = (&stream).read(&mut [0]).await; // until the peer is gone
+    ///         let _ = (&stream).read(&mut [0]).await; // until the peer closes
     ///     })?;
     /// group.block_on(async {
     ///     let first = TcpStream::connect(server.local_addr()).await?;
@@ -215,7 +218,7 @@ impl Server {
     ///     assert_eq!(server.connections(), 1);
     ///     drop(first);
     ///     while server.accepted() < 2 {
-    ///         loopgroup::yield_now().await; // its turn has come
+    ///         loopgroup::yield_now().await; // until the second is accepted
     ///     }
     ///     drop(second);
     ///     server.stop();
@@ -229,11 +232,12 @@ impl Server {
         self
     }
 
-    /// Gives each worker loop a listener of its own (`SO_REUSEPORT`), and lets the system spread the
-    /// connections; each stays on the loop that accepted it. A loop that was shut down alone gets none.
+    /// Gives each worker loop its own listener (`SO_REUSEPORT`) and lets the system distribute the
+    /// connections; each stays on the loop that accepted it. A loop that was shut down individually
+    /// gets none.
     ///
-    /// There is no hop between loops then, and no say in who serves: neither boss nor chooser is asked, and
-    /// the spread is even only on average.
+    /// Connections then need no hop between loops, but neither the boss group nor a chooser is used,
+    /// and the distribution is even only on average.
     ///
     /// # Examples
     ///
@@ -255,14 +259,14 @@ impl Server {
 
     /// Starts to listen and to serve.
     ///
-    /// `handler` is called on the worker loop for each connection, and the future it makes runs there.
-    /// Dropping the handle that this returns detaches the server.
+    /// `handler` is called on the worker loop for each connection, and the future it returns runs there.
+    /// Dropping the returned handle detaches the server.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if there is no group, or a figure is 0; `Unsupported` for a group built `without_io`;
-    /// `BrokenPipe` if one of the groups is shut down, or was asked to; else what the system says when it
-    /// cannot bind, as `AddrInUse`.
+    /// `InvalidInput` if no group is set, or a setting is 0; `Unsupported` for a group built
+    /// `without_io`; `BrokenPipe` if one of the groups is shut down or shutting down; otherwise the
+    /// operating system's error when it cannot bind, such as `AddrInUse`.
     ///
     /// # Examples
     ///
@@ -270,7 +274,7 @@ impl Server {
     /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
     /// use std::cell::Cell;
     ///
-    /// thread_local! { // a counter per loop, without a lock: handlers of one loop never run at once
+    /// thread_local! { // a counter per loop, without a lock: handlers of one loop never run in parallel
     ///     static SERVED: Cell<u32> = const { Cell::new(0) };
     /// }
     ///
@@ -300,25 +304,26 @@ impl Server {
         }
         if self.max_connections == Some(0) {
             return Err(invalid(
-                "max_connections(0) would serve nobody: leave it out for no limit",
+                "max_connections(0) would serve no connection: omit the call for no limit",
             ));
         }
-        let (homes, placement): (Vec<EventLoop>, _) = if self.reuse_port {
-            (accepting(&workers), Placement::Here)
+        let (acceptor_loops, workers): (Vec<EventLoop>, _) = if self.reuse_port {
+            (open_loops(&workers), WorkerChoice::AcceptingLoop)
         } else {
-            (vec![boss.next().clone()], Placement::next_of(&workers))
+            (vec![boss.next().clone()], WorkerChoice::next_of(&workers))
         };
-        let listeners = self.listeners(homes.len())?;
-        let state = Arc::new(State::new(listeners[0].local_addr()?, self.max_connections));
-        let host = Arc::new(Host::new(handler, Arc::clone(&state), location));
-        for (home, listener) in homes.iter().zip(listeners) {
+        let listeners = self.listeners(acceptor_loops.len())?;
+        let local_addr = listeners[0].local_addr()?;
+        let state = Arc::new(ServerState::new(local_addr, self.max_connections));
+        let core = Arc::new(ServerCore::new(handler, Arc::clone(&state), location));
+        for (acceptor_loop, listener) in acceptor_loops.iter().zip(listeners) {
             let acceptor = Acceptor {
                 listener,
-                placement: placement.clone(),
-                host: Arc::clone(&host),
+                workers: workers.clone(),
+                core: Arc::clone(&core),
             };
-            if let Err(rejected) = home.try_spawn_at(acceptor.run(), location) {
-                state.stop(); // those that run already
+            if let Err(rejected) = acceptor_loop.try_spawn_at(acceptor.run(), location) {
+                state.stop(); // stops the acceptors that already run
                 let error = io::Error::from(Rejected::new((), rejected.reason()));
                 let text = format!("the group that should accept for the server refuses: {error}");
                 return Err(io::Error::new(error.kind(), text));
@@ -327,7 +332,7 @@ impl Server {
         Ok(ServerHandle::new(state))
     }
 
-    /// The groups that accept and serve, each with I/O.
+    /// Returns the groups that accept and serve, checked for I/O and shutdown.
     fn groups(&self) -> io::Result<(EventLoopGroup, EventLoopGroup)> {
         let ((boss, accepts), (workers, serves)) = match (&self.boss, &self.workers) {
             (Some(boss), Some(workers)) => ((boss, "boss"), (workers, "workers")),
@@ -356,12 +361,12 @@ impl Server {
         Ok((boss.clone(), workers.clone()))
     }
 
-    /// So many listeners on one port of the first address that can be bound.
+    /// Binds `count` listeners to one port of the first address that can be bound.
     fn listeners(&self, count: usize) -> io::Result<Vec<TcpListener>> {
         let mut last = None;
         for &address in &self.addresses {
             let first = TcpListener::listen(address, self.backlog, self.reuse_port);
-            match first.and_then(|first| self.siblings(first, count)) {
+            match first.and_then(|first| self.share_port(first, count)) {
                 Ok(listeners) => return Ok(listeners),
                 Err(error) => last = Some(error),
             }
@@ -369,8 +374,8 @@ impl Server {
         Err(last.expect("there is at least one address"))
     }
 
-    fn siblings(&self, first: TcpListener, count: usize) -> io::Result<Vec<TcpListener>> {
-        // With port 0 the first one has learned the port that all others share.
+    fn share_port(&self, first: TcpListener, count: usize) -> io::Result<Vec<TcpListener>> {
+        // With port 0, the system chose the port when the first listener was bound.
         let address = first.local_addr()?;
         let mut listeners = vec![first];
         while listeners.len() < count {
@@ -380,15 +385,15 @@ impl Server {
     }
 }
 
-/// The loops that are not on their way out, as `next()` would have it; all of them if there is none, and they say
-/// so.
-fn accepting(group: &EventLoopGroup) -> Vec<EventLoop> {
-    let stays = |one: &&EventLoop| !one.state().is_shutting_down();
-    let staying: Vec<_> = group.loops().iter().filter(stays).cloned().collect();
-    if staying.is_empty() {
+/// Returns the loops that are not shutting down, as `next()` would choose them. If there are none,
+/// returns all loops: these refuse the acceptor with the reason.
+fn open_loops(group: &EventLoopGroup) -> Vec<EventLoop> {
+    let is_open = |one: &&EventLoop| !one.state().is_shutting_down();
+    let open: Vec<_> = group.loops().iter().filter(is_open).cloned().collect();
+    if open.is_empty() {
         return group.loops().to_vec();
     }
-    staying
+    open
 }
 
 fn invalid(text: &str) -> io::Error {

@@ -9,31 +9,31 @@ fn set(source: &Source, bits: usize) -> usize {
 }
 
 fn ready(source: &Source, direction: Direction) -> bool {
-    matches!(source.look(direction), Look::Ready(_))
+    matches!(source.readiness(direction), Readiness::Ready(_))
 }
 
 #[test]
 fn a_clear_that_is_out_of_date_does_nothing() {
     let source = Source::default();
     set(&source, READABLE);
-    let Look::Ready(old) = source.look(Direction::Read) else {
+    let Readiness::Ready(old) = source.readiness(Direction::Read) else {
         panic!("it was set")
     };
     set(&source, READABLE); // an event between the system call and the clear
     source.blocked(Direction::Read, old);
     assert!(ready(&source, Direction::Read), "the newer event stays");
-    let Look::Ready(new) = source.look(Direction::Read) else {
+    let Readiness::Ready(new) = source.readiness(Direction::Read) else {
         panic!("it is still set")
     };
     source.blocked(Direction::Read, new);
-    assert_eq!(source.look(Direction::Read), Look::NotReady);
+    assert_eq!(source.readiness(Direction::Read), Readiness::NotReady);
 }
 
 #[test]
 fn clearing_one_direction_leaves_the_other() {
     let source = Source::default();
     set(&source, BITS & !SHUT);
-    let Look::Ready(tick) = source.look(Direction::Read) else {
+    let Readiness::Ready(tick) = source.readiness(Direction::Read) else {
         panic!("it was set")
     };
     source.blocked(Direction::Read, tick);
@@ -45,7 +45,7 @@ fn clearing_one_direction_leaves_the_other() {
 fn a_closed_direction_stays_ready_until_a_call_would_block() {
     let source = Source::default();
     set(&source, READABLE | READ_STICKY);
-    let Look::Ready(tick) = source.look(Direction::Read) else {
+    let Readiness::Ready(tick) = source.readiness(Direction::Read) else {
         panic!("it was set")
     };
     source.short(Direction::Read, tick);
@@ -55,7 +55,7 @@ fn a_closed_direction_stays_ready_until_a_call_would_block() {
     );
     assert!(!ready(&source, Direction::Write));
     source.blocked(Direction::Read, tick);
-    assert_eq!(source.look(Direction::Read), Look::NotReady);
+    assert_eq!(source.readiness(Direction::Read), Readiness::NotReady);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn one_error_event_wakes_both_directions_once() {
     let noop = || Waker::noop().clone();
     drop(source.store(Direction::Read, noop()));
     drop(source.store(Direction::Write, noop()));
-    for aim in [Aim::Take, Aim::Take, Aim::Know] {
+    for aim in [Intent::Operate, Intent::Operate, Intent::Observe] {
         drop(source.enlist(&mut None, Direction::Write, aim, noop()));
     }
     assert_eq!(set(&source, READ_STICKY | WRITE_STICKY), 5);
@@ -79,8 +79,8 @@ fn waiters_do_not_accumulate_and_futures_remove_themselves() {
     let (mut first, mut second) = (None, None);
     for _ in 0..10 {
         drop(source.store(Direction::Read, noop()));
-        drop(source.enlist(&mut first, Direction::Read, Aim::Take, noop()));
-        drop(source.enlist(&mut second, Direction::Read, Aim::Take, noop()));
+        drop(source.enlist(&mut first, Direction::Read, Intent::Operate, noop()));
+        drop(source.enlist(&mut second, Direction::Read, Intent::Operate, noop()));
     }
     assert!(source.leave(first.unwrap()).own.is_some());
     assert_eq!(
@@ -98,8 +98,8 @@ fn a_shut_source_says_so_in_both_directions() {
     let mut woken = Vec::new();
     source.shut(&mut woken);
     assert_eq!(woken.len(), 1);
-    assert_eq!(source.look(Direction::Read), Look::Shut);
-    assert_eq!(source.look(Direction::Write), Look::Shut);
+    assert_eq!(source.readiness(Direction::Read), Readiness::Shut);
+    assert_eq!(source.readiness(Direction::Write), Readiness::Shut);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_short_call_after_the_wrap_of_the_tick_clears_too() {
     source.word.store(!BITS, Ordering::Relaxed);
     set(&source, READABLE);
     source.short(Direction::Read, Tick(0));
-    assert_eq!(source.look(Direction::Read), Look::NotReady);
+    assert_eq!(source.readiness(Direction::Read), Readiness::NotReady);
 }
 
 #[test]
@@ -129,32 +129,32 @@ fn an_event_wakes_its_own_direction_only() {
         let noop = || Waker::noop().clone();
         drop(source.store(direction, noop()));
         for one in [Direction::Read, Direction::Write, direction] {
-            drop(source.enlist(&mut None, one, Aim::Know, noop()));
+            drop(source.enlist(&mut None, one, Intent::Observe, noop()));
         }
         assert_eq!(set(&source, other), 1, "the future of the other direction");
         assert_eq!(set(&source, bit), 3);
         assert_eq!(set(&source, bit | other), 0);
-        let Look::Ready(tick) = source.look(direction) else {
+        let Readiness::Ready(tick) = source.readiness(direction) else {
             panic!("it was set")
         };
         source.short(direction, tick);
-        assert_eq!(source.look(direction), Look::NotReady);
+        assert_eq!(source.readiness(direction), Readiness::NotReady);
         assert_eq!(bits(&source), other, "the other direction is unchanged");
     }
 }
 
 /// Enlists `N` futures that wait to read data.
-fn takers<const N: usize>(source: &Source) -> [Option<Key>; N] {
+fn takers<const N: usize>(source: &Source) -> [Option<WaitKey>; N] {
     [(); N].map(|()| {
         let mut key = None;
         let waker = Waker::noop().clone();
-        drop(source.enlist(&mut key, Direction::Read, Aim::Take, waker));
+        drop(source.enlist(&mut key, Direction::Read, Intent::Operate, waker));
         key
     })
 }
 
 /// Removes a future; returns whether another one is woken for it.
-fn passes_on(source: &Source, key: Option<Key>) -> bool {
+fn passes_on(source: &Source, key: Option<WaitKey>) -> bool {
     source.leave(key.unwrap()).next.is_some()
 }
 
@@ -177,7 +177,7 @@ fn a_baton_is_passed_on_only_if_it_was_held_and_the_direction_is_ready() {
         !passes_on(&source, second),
         "the first future holds the baton"
     );
-    let Look::Ready(tick) = source.look(Direction::Read) else {
+    let Readiness::Ready(tick) = source.readiness(Direction::Read) else {
         panic!("it was set")
     };
     source.blocked(Direction::Read, tick);
@@ -192,8 +192,8 @@ fn a_holder_does_not_sleep_on_a_direction_that_is_ready() {
     let [mut first, second] = takers(&source);
     assert_eq!(set(&source, READABLE), 1);
     let waker = Waker::noop().clone();
-    let enlisted = source.enlist(&mut first, Direction::Read, Aim::Take, waker);
-    assert!(matches!(enlisted.look, Look::Ready(_)));
+    let enlisted = source.enlist(&mut first, Direction::Read, Intent::Operate, waker);
+    assert!(matches!(enlisted.look, Readiness::Ready(_)));
     assert!(enlisted.spare.is_some(), "it was not stored");
     assert!(passes_on(&source, first), "it still holds the baton");
     drop(source.leave(second.unwrap()));
@@ -205,7 +205,7 @@ fn a_future_that_only_observes_takes_no_baton() {
     let noop = || Waker::noop().clone();
     let mut observers = [None; 2];
     for key in &mut observers {
-        drop(source.enlist(key, Direction::Read, Aim::Know, noop()));
+        drop(source.enlist(key, Direction::Read, Intent::Observe, noop()));
     }
     let [first, second] = takers(&source);
     assert_eq!(set(&source, READABLE), 3, "both observers, and one taker");

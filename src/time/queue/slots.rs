@@ -9,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Identifies an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct TimerKey {
     pub(super) slot: u32,
     generation: u32,
 }
@@ -58,7 +58,7 @@ impl<T> Slots<T> {
         }
     }
 
-    pub(super) fn occupy(&mut self, deadline: u64, order: u64, value: T) -> Key {
+    pub(super) fn occupy(&mut self, deadline: u64, order: u64, value: T) -> TimerKey {
         let slot = if self.free == NONE {
             let slot = u32::try_from(self.slots.len())
                 .ok()
@@ -83,7 +83,7 @@ impl<T> Slots<T> {
         entry.deadline = deadline;
         entry.order = order;
         entry.value = Some(value);
-        Key {
+        TimerKey {
             slot,
             generation: entry.generation,
         }
@@ -107,12 +107,12 @@ impl<T> Slots<T> {
         &self.slots[slot as usize]
     }
 
-    pub(super) fn is_current(&self, key: Key) -> bool {
+    pub(super) fn is_current(&self, key: TimerKey) -> bool {
         let slot = self.slots.get(key.slot as usize);
         slot.is_some_and(|slot| slot.generation == key.generation && slot.value.is_some())
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
         self.slots
             .get_mut(key.slot as usize)
             .filter(|slot| slot.generation == key.generation)?

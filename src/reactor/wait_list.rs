@@ -18,7 +18,7 @@ use std::task::Waker;
 
 use slab::Slab;
 
-use crate::reactor::source::Direction;
+use crate::reactor::direction::Direction;
 
 /// No entry: the end of a queue.
 const NONE: u32 = u32::MAX;
@@ -27,17 +27,17 @@ const KEPT_CAPACITY: usize = 64;
 
 /// What a future waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum Intent {
     /// To operate on the descriptor: a datagram, a connection or send space that one future takes,
     /// another does not get.
-    Take,
+    Operate,
     /// To observe that the descriptor is ready: one event serves any number of futures.
-    Know,
+    Observe,
 }
 
 /// Identifies the entry of one future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u32);
+pub(crate) struct WaitKey(u32);
 
 /// The entries of all futures that wait.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ struct WaitEntry {
     waker: Option<Waker>,
     state: EntryState,
     direction: Direction,
-    aim: Aim,
+    intent: Intent,
     /// The neighbours in its queue; meaningless unless it is `Waiting`.
     prev: u32,
     next: u32,
@@ -94,25 +94,25 @@ pub(super) struct Removed {
 
 impl WaitList {
     /// Adds a future at the back of its queue.
-    pub(super) fn insert(&mut self, direction: Direction, aim: Aim, waker: Waker) -> Key {
+    pub(super) fn insert(&mut self, direction: Direction, intent: Intent, waker: Waker) -> WaitKey {
         let index = self.entries.insert(WaitEntry {
             waker: Some(waker),
             state: EntryState::Waiting,
             direction,
-            aim,
+            intent,
             prev: NONE,
             next: NONE,
         });
         let index = u32::try_from(index).expect("fewer futures than an index can count");
         self.push_back(index);
-        Key(index)
+        WaitKey(index)
     }
 
     /// Puts a future back into its queue, or keeps it there; returns the waker that it had.
     ///
     /// A future that held the baton and found nothing goes to the front: it was first. One that was
     /// notified with all others goes to the back: they requeue in their order, too.
-    pub(super) fn requeue(&mut self, key: Key, waker: Waker) -> Option<Waker> {
+    pub(super) fn requeue(&mut self, key: WaitKey, waker: Waker) -> Option<Waker> {
         let entry = self.entry(key.0);
         let state = std::mem::replace(&mut entry.state, EntryState::Waiting);
         let old = entry.waker.replace(waker);
@@ -125,7 +125,7 @@ impl WaitList {
     }
 
     /// Removes a future.
-    pub(super) fn remove(&mut self, key: Key) -> Removed {
+    pub(super) fn remove(&mut self, key: WaitKey) -> Removed {
         if self.entry(key.0).state == EntryState::Waiting {
             self.unlink(key.0);
         }
@@ -141,19 +141,24 @@ impl WaitList {
 
     /// Gives the baton to the first future that waits to operate.
     pub(super) fn notify_one(&mut self, direction: Direction) -> Option<Waker> {
-        self.pop(direction, Aim::Take, EntryState::Baton)
+        self.pop(direction, Intent::Operate, EntryState::Baton)
     }
 
     /// Notifies every future in a queue.
-    pub(super) fn notify_all(&mut self, direction: Direction, aim: Aim, woken: &mut Vec<Waker>) {
-        while let Some(waker) = self.pop(direction, aim, EntryState::Notified) {
+    pub(super) fn notify_all(
+        &mut self,
+        direction: Direction,
+        intent: Intent,
+        woken: &mut Vec<Waker>,
+    ) {
+        while let Some(waker) = self.pop(direction, intent, EntryState::Notified) {
             woken.push(waker);
         }
     }
 
     /// Unlinks the first entry of a queue; the entry itself stays.
-    fn pop(&mut self, direction: Direction, aim: Aim, state: EntryState) -> Option<Waker> {
-        let head = self.fifos[fifo_index(direction, aim)].head;
+    fn pop(&mut self, direction: Direction, intent: Intent, state: EntryState) -> Option<Waker> {
+        let head = self.fifos[fifo_index(direction, intent)].head;
         if head == NONE {
             return None;
         }
@@ -208,7 +213,7 @@ impl WaitList {
 
     fn fifo_of(&mut self, index: u32) -> usize {
         let entry = self.entry(index);
-        fifo_index(entry.direction, entry.aim)
+        fifo_index(entry.direction, entry.intent)
     }
 
     fn entry(&mut self, index: u32) -> &mut WaitEntry {
@@ -216,8 +221,8 @@ impl WaitList {
     }
 }
 
-fn fifo_index(direction: Direction, aim: Aim) -> usize {
-    direction as usize * 2 + aim as usize
+fn fifo_index(direction: Direction, intent: Intent) -> usize {
+    direction as usize * 2 + intent as usize
 }
 
 #[cfg(test)]
@@ -237,11 +242,11 @@ mod tests {
     }
 
     /// A list of futures that wait to read, one for each waker.
-    fn readers<const N: usize>(wakers: &[Waker; N]) -> (WaitList, [Key; N]) {
+    fn readers<const N: usize>(wakers: &[Waker; N]) -> (WaitList, [WaitKey; N]) {
         let mut list = WaitList::default();
         let keys = wakers
             .each_ref()
-            .map(|waker| list.insert(Direction::Read, Aim::Take, waker.clone()));
+            .map(|waker| list.insert(Direction::Read, Intent::Operate, waker.clone()));
         (list, keys)
     }
 
@@ -289,7 +294,7 @@ mod tests {
         let wakers = wakers::<3>();
         let (mut list, keys) = readers(&wakers);
         let mut woken = Vec::new();
-        list.notify_all(Direction::Read, Aim::Take, &mut woken);
+        list.notify_all(Direction::Read, Intent::Operate, &mut woken);
         assert_eq!(woken.len(), 3);
         assert_eq!(notified(&mut list, &wakers), None);
         for (key, waker) in keys.into_iter().zip(&wakers) {
@@ -298,7 +303,7 @@ mod tests {
         let order = [(); 3].map(|()| notified(&mut list, &wakers));
         assert_eq!(order, [Some(0), Some(1), Some(2)]);
         drop(list.requeue(keys[0], wakers[0].clone()));
-        list.notify_all(Direction::Read, Aim::Take, &mut woken);
+        list.notify_all(Direction::Read, Intent::Operate, &mut woken);
         assert_eq!(
             list.remove(keys[0]).baton,
             None,
@@ -311,14 +316,14 @@ mod tests {
         let mut list = WaitList::default();
         let mut expected = Vec::new();
         for direction in [Direction::Read, Direction::Write] {
-            for aim in [Aim::Take, Aim::Know] {
-                let _ = list.insert(direction, aim, Waker::noop().clone());
-                expected.push((direction, aim));
+            for intent in [Intent::Operate, Intent::Observe] {
+                let _ = list.insert(direction, intent, Waker::noop().clone());
+                expected.push((direction, intent));
             }
         }
-        for (direction, aim) in expected {
+        for (direction, intent) in expected {
             let mut woken = Vec::new();
-            list.notify_all(direction, aim, &mut woken);
+            list.notify_all(direction, intent, &mut woken);
             assert_eq!(woken.len(), 1);
         }
     }
@@ -326,13 +331,13 @@ mod tests {
     #[test]
     fn a_large_list_frees_its_memory_when_it_is_empty() {
         let mut list = WaitList::default();
-        let mut insert = || list.insert(Direction::Read, Aim::Take, Waker::noop().clone());
+        let mut insert = || list.insert(Direction::Read, Intent::Operate, Waker::noop().clone());
         let keys: Vec<_> = (0..=KEPT_CAPACITY).map(|_| insert()).collect();
         for key in keys {
             drop(list.remove(key));
         }
         assert_eq!(list.entries.capacity(), 0);
-        let key = list.insert(Direction::Read, Aim::Take, Waker::noop().clone());
+        let key = list.insert(Direction::Read, Intent::Operate, Waker::noop().clone());
         drop(list.remove(key));
         assert_ne!(list.entries.capacity(), 0, "a small list keeps its memory");
     }

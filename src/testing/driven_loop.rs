@@ -1,0 +1,165 @@
+//! A loop that is driven by a test, on the test's own thread.
+//!
+//! - The test thread is the loop's thread during a call, and an ordinary thread between calls.
+//! - The loop is alive until its shutdown has finished; from then on there is nothing to run.
+//! - A loop with nothing to run sleeps as in production: it runs another turn once it was notified, or
+//!   at its deadline. A lost notification leaves it asleep, and so becomes visible.
+
+use std::time::Instant;
+
+use crate::clock::earlier;
+use crate::event_loop::context;
+use crate::event_loop::run::{Next, Runner};
+use crate::event_loop::shared::Shared;
+use crate::group::handle::EventLoopGroup;
+use crate::sync::Arc;
+
+/// A loop that a test drives.
+pub(super) struct DrivenLoop {
+    /// `None` once the loop has ended.
+    runner: Option<Runner>,
+    /// Kept after the loop has ended, for its counters.
+    shared: Arc<Shared>,
+    /// `Some` while the loop sleeps, with its deadline, if any.
+    asleep_until: Option<Option<Instant>>,
+}
+
+/// The result of a driven turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TurnResult {
+    /// There is more to run now.
+    Busy,
+    /// There is nothing to run before the deadline, if any.
+    Stalled(Option<Instant>),
+    Ended,
+}
+
+impl DrivenLoop {
+    /// Claims loop `index` of the group, so that no thread is ever started for it.
+    pub(super) fn claim(group: &EventLoopGroup, index: usize) -> DrivenLoop {
+        let shared = Arc::clone(group.loops()[index].shared());
+        let parts = shared.take_parts();
+        let parts = parts.expect("the group was built for the test and no loop of it was started");
+        DrivenLoop {
+            shared,
+            asleep_until: None,
+            runner: Some(Runner::new(parts)),
+        }
+    }
+
+    /// Runs one turn, of `tasks` tasks at most.
+    #[track_caller]
+    pub(super) fn turn(&mut self, tasks: u32) -> TurnResult {
+        let Some(runner) = &mut self.runner else {
+            return TurnResult::Ended;
+        };
+        if self.asleep_until.take().is_some() {
+            runner.end_sleep();
+        }
+        let entered = enter(runner);
+        runner.set_slice_tasks(tasks);
+        match runner.work() {
+            Next::End(cause) => {
+                if let Some(runner) = self.runner.take() {
+                    runner.end(cause, None, None, entered);
+                }
+                TurnResult::Ended
+            }
+            Next::Rest(until) => {
+                let local = runner.local();
+                let due = until.is_some_and(|until| until.deadline <= until.now);
+                let until = until.map(|until| until.deadline);
+                if local.queued() > 0 || due || !local.shared.inbox.try_sleep(until) {
+                    TurnResult::Busy
+                } else {
+                    self.asleep_until = Some(until);
+                    TurnResult::Stalled(until)
+                }
+            }
+        }
+    }
+
+    /// The earliest deadline after `now`, of a timer or the shutdown.
+    pub(super) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
+        let local = self.runner.as_ref()?.local();
+        let timer = local.timers.next_deadline_after(now);
+        let terms = local.shared.inbox.lock().gate().terms();
+        let shutdown = terms.and_then(|terms| terms.deadline);
+        earlier(timer, shutdown.filter(|&shutdown| shutdown > now))
+    }
+
+    /// Calls `call` on the loop, if it is alive.
+    #[track_caller]
+    pub(super) fn run_inside<R>(&mut self, call: impl FnOnce() -> R) -> Option<R> {
+        let runner = self.runner.as_mut()?;
+        let _entered = enter(runner);
+        // Earlier submissions of this thread, from outside the loop, come before those made by `call`.
+        runner.collect();
+        Some(call())
+    }
+
+    /// The total number of polls of tasks on this loop.
+    pub(super) fn polls(&self) -> u64 {
+        // Every turn publishes this count at its end, including the last one.
+        self.shared.gauges.polls.get()
+    }
+
+    /// Whether the loop needs a turn: it has work, was notified, or its deadline has passed.
+    pub(super) fn is_awake(&self, now: Instant) -> bool {
+        let due = |until: Option<Instant>| until.is_some_and(|until| until <= now);
+        match &self.runner {
+            None => false,
+            Some(runner) => self
+                .asleep_until
+                .is_none_or(|until| runner.was_rung() || due(until)),
+        }
+    }
+
+    /// Whether it sleeps with lazy submissions in its inbox, which do not notify the loop.
+    pub(super) fn has_lazy_submissions(&self) -> bool {
+        self.is_alive() && self.shared.inbox.has_lazy_mail()
+    }
+
+    /// The deadline until which it sleeps, if it sleeps and has one.
+    pub(super) fn sleep_deadline(&self) -> Option<Instant> {
+        self.asleep_until.flatten()
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.runner.is_some()
+    }
+}
+
+/// A limit on polls, to tell many tasks, which stall eventually, from a task that never does.
+pub(super) struct PollLimit {
+    remaining: u64,
+    /// What a turn with fewer polls counts for.
+    min_per_turn: u64,
+}
+
+impl PollLimit {
+    /// A limit for this many tasks, and those that they may spawn.
+    pub(super) fn for_tasks(tasks: usize, min_per_turn: u64) -> PollLimit {
+        PollLimit {
+            remaining: 200_000 + 16 * tasks as u64,
+            min_per_turn,
+        }
+    }
+
+    /// Counts the polls of a turn; `false` once the limit is reached.
+    pub(super) fn spend(&mut self, polls: u64) -> bool {
+        self.remaining = self.remaining.saturating_sub(polls.max(self.min_per_turn));
+        self.remaining > 0
+    }
+}
+
+#[track_caller]
+fn enter(runner: &Runner) -> context::LoopGuard {
+    match context::enter_loop(runner.local()) {
+        Some(entered) => entered,
+        None => panic!(
+            "a test loop was driven on the thread of an event loop: drive it from the test itself, \
+             not from a task"
+        ),
+    }
+}
