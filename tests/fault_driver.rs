@@ -2,7 +2,8 @@
 //!
 //! Each part ends well, or with the error that was injected (`LOOPGROUP_FAULT=EMFILE`), and either way it is
 //! rolled back: as many threads and descriptors as before. The process ends in time, it does not spin, and
-//! nothing panics. What happened is printed, a line for each part; the exit status says which promise is broken.
+//! nothing panics. What happened is printed, a line for each part; the exit status says which promise is
+//! broken.
 //!
 //! Without a fault (`cargo test --test fault_driver`) every part has to end well.
 
@@ -111,7 +112,8 @@ mod driver {
             // The tracer has to be there before the first call; it is, once there is this file.
             if let Some(go) = std::env::var_os("LOOPGROUP_GO") {
                 while !Path::new(&go).exists() {
-                    // Another process makes it: nothing here could wait for that. Not a yield: spinning is measured.
+                    // Another process makes it: nothing here could wait for that. Not a yield: spinning is
+                    // measured.
                     thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -159,7 +161,8 @@ mod driver {
             *current.lock().unwrap() = name;
             let mut descriptors = entries("/proc/self/fd");
             if name == "signal" {
-                // What signals take they keep, if they had it not before: a pair, an end for each, and a thread.
+                // What signals take they keep, if they had it not before: a pair, an end for each, and a
+                // thread.
                 descriptors += 4;
                 threads += 1;
             }

@@ -1,0 +1,289 @@
+//! What loops tell `tracing`, in the order in which it happens.
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write};
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::thread;
+use std::time::Duration;
+
+use loopgroup::{Builder, EventLoop, EventLoopGroup, block_on};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::util::{self, alone, stall, within};
+
+/// Writes down everything, a line each.
+#[derive(Clone)]
+struct Scribe(Arc<Written>);
+
+struct Written {
+    lines: Mutex<Vec<String>>,
+    entered: AtomicU64,
+    /// For the scribe who cannot write.
+    broken: bool,
+    /// For the scribe who has each event sent away by a loop; and how many the loop took.
+    sent_by: Mutex<Option<EventLoop>>,
+    taken: AtomicU64,
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").unwrap();
+    }
+}
+
+thread_local! {
+    /// Who writes down what this thread tells.
+    static SCRIBE: RefCell<Option<Scribe>> = const { RefCell::new(None) };
+}
+
+/// The subscriber of the whole process, which passes everything on to the scribe of the thread.
+///
+/// One for each test would be in each other's way: what `tracing` remembers of a place in the source depends
+/// on the subscribers that there are when it is first come by.
+struct Ear;
+
+impl Ear {
+    fn tell<R>(call: impl FnOnce(&Written) -> R) -> Option<R> {
+        let scribe = SCRIBE.try_with(|scribe| scribe.borrow().clone());
+        Some(call(&scribe.ok()??.0))
+    }
+}
+
+impl Subscriber for Ear {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("loopgroup")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields(format!("span {}", span.metadata().name()));
+        span.record(&mut fields);
+        Ear::tell(|written| written.lines.lock().unwrap().push(fields.0));
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(event.metadata().level().to_string());
+        event.record(&mut fields);
+        Ear::tell(|written| {
+            assert!(!written.broken, "a subscriber that panics");
+            written.lines.lock().unwrap().push(fields.0);
+            let courier = written.sent_by.lock().unwrap().clone();
+            if courier.is_some_and(|courier| courier.try_spawn(async {}).is_ok()) {
+                written.taken.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+
+    fn enter(&self, _: &Id) {
+        Ear::tell(|written| written.entered.fetch_add(1, Ordering::SeqCst));
+    }
+
+    fn exit(&self, _: &Id) {
+        Ear::tell(|written| written.entered.fetch_sub(1, Ordering::SeqCst));
+    }
+}
+
+impl Scribe {
+    fn new(broken: bool) -> Scribe {
+        static EAR: Once = Once::new();
+        EAR.call_once(|| tracing::subscriber::set_global_default(Ear).unwrap());
+        let (lines, entered, sent_by, taken) = Default::default();
+        Scribe(Arc::new(Written {
+            lines,
+            entered,
+            broken,
+            sent_by,
+            taken,
+        }))
+    }
+
+    /// Has everything that `call` tells written down here.
+    fn write<R>(&self, call: impl FnOnce() -> R) -> R {
+        let outer = SCRIBE.replace(Some(self.clone()));
+        let result = call();
+        SCRIBE.set(outer);
+        result
+    }
+
+    /// A group of one loop whose thread tells this scribe, and no other test's.
+    fn group(&self, settings: impl FnOnce(Builder) -> Builder) -> EventLoopGroup {
+        let scribe = self.clone();
+        let builder = EventLoopGroup::builder().loops(1);
+        settings(builder)
+            .thread_factory(move |loop_thread| {
+                let scribe = scribe.clone();
+                thread::Builder::new()
+                    .spawn(move || scribe.write(|| loop_thread.run()))
+                    .map(drop)
+            })
+            .build()
+            .unwrap()
+    }
+
+    /// What was written, of what has all of these words.
+    fn lines(&self, words: &[&str]) -> Vec<String> {
+        let lines = self.0.lines.lock().unwrap();
+        let fits = |line: &&String| words.iter().all(|word| line.contains(word));
+        lines.iter().filter(fits).cloned().collect()
+    }
+}
+
+/// The place of the call, as events write it.
+#[track_caller]
+fn here() -> String {
+    let place = Location::caller();
+    format!("{}:{}", place.file(), place.line())
+}
+
+#[test]
+fn a_loop_tells_of_its_start_its_phases_and_its_end() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| builder);
+        block_on(group.spawn(async {})).unwrap();
+        assert_eq!(scribe.lines(&["span event_loop index=0"]).len(), 1);
+        assert_eq!(scribe.0.entered.load(Ordering::SeqCst), 1);
+        block_on(group.shutdown_now());
+        let told = [
+            "event loop started",
+            "\"shutting down\"",
+            "\"hooks\"",
+            "\"channels\"",
+            "\"tasks\"",
+            "event loop ended",
+        ];
+        let lines = scribe.lines(&["event loop"]);
+        assert_eq!(lines.len(), told.len(), "{lines:#?}");
+        for (line, told) in lines.iter().zip(told) {
+            assert!(line.contains(told), "{line} instead of {told}");
+        }
+        assert!(lines[5].contains("cause=Now"), "{}", lines[5]);
+        assert!(lines[5].contains("completed=1"), "{}", lines[5]);
+        util::eventually("the thread leaves the span", || {
+            scribe.0.entered.load(Ordering::SeqCst) == 0
+        });
+    });
+}
+
+#[test]
+fn a_panic_is_told_once_with_the_place_of_the_spawn_joined_or_not() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| builder.on_panic(|_| {}));
+        let (joined, place) = (group.spawn(async { panic!("joined") }), here());
+        assert!(block_on(joined).unwrap_err().is_panic());
+        drop(group.spawn(async { panic!("alone") }));
+        group
+            .shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(20))
+            .unwrap()
+            .wait();
+        let lines = scribe.lines(&["ERROR", "panic caught", "message=\"joined\"", &place]);
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert_eq!(
+            scribe
+                .lines(&["panic caught", "message=\"alone\"", "index=0"])
+                .len(),
+            1
+        );
+        assert_eq!(scribe.lines(&["panic caught"]).len(), 2);
+    });
+}
+
+#[test]
+fn a_refusal_is_told_to_the_submitter_with_its_reason_and_place() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| builder);
+        group.shutdown_now().wait();
+        let place = scribe.write(|| {
+            let (refused, place) = (group.spawn(async {}), here());
+            assert!(block_on(refused).unwrap_err().is_rejected());
+            place
+        });
+        let lines = scribe.lines(&["WARN", "task refused", "shut", &place]);
+        assert_eq!(lines.len(), 1, "{:#?}", scribe.lines(&[]));
+    });
+}
+
+#[test]
+fn a_slow_poll_is_told_with_the_place_of_the_spawn_and_a_quick_one_is_not() {
+    within(|| {
+        for (limit, told) in [(Duration::from_millis(20), 1), (Duration::MAX, 0)] {
+            let scribe = Scribe::new(false);
+            let group = scribe.group(|builder| builder.slow_poll(limit));
+            let slow = async { thread::sleep(Duration::from_millis(21)) };
+            let (slow, place) = (group.spawn(slow), here());
+            block_on(slow).unwrap();
+            group.shutdown_now().wait();
+            assert_eq!(scribe.lines(&["WARN", "slow poll", &place]).len(), told);
+        }
+    });
+}
+
+#[test]
+fn a_subscriber_that_panics_ends_no_loop() {
+    within(|| {
+        let scribe = Scribe::new(true);
+        let group = scribe.group(|builder| builder.on_panic(|_| {}));
+        assert!(block_on(group.spawn(async { panic!("once") })).is_err());
+        assert_eq!(block_on(group.spawn(async { 7 })).unwrap(), 7);
+        let report = group.shutdown_now().wait();
+        assert_eq!((report.completed(), report.panicked()), (1, 1));
+    });
+}
+
+#[test]
+fn a_subscriber_that_submits_to_a_full_loop_does_not_hear_of_itself() {
+    // It would take its process along.
+    alone(
+        "a_subscriber_that_submits_to_a_full_loop_does_not_hear_of_itself",
+        || {
+            let scribe = Scribe::new(false);
+            let group = scribe.group(|builder| builder.max_pending_tasks(1));
+            let release = stall(group.next());
+            let waits = group.spawn(async {});
+            *scribe.0.sent_by.lock().unwrap() = Some(group.next().clone());
+            for told in 1..=3 {
+                scribe.write(|| assert!(group.try_spawn(async {}).is_err()));
+                // Of the task; that the event was refused, too, is not told.
+                assert_eq!(scribe.lines(&["task refused"]).len(), told);
+            }
+            *scribe.0.sent_by.lock().unwrap() = None;
+            release.open();
+            block_on(waits).unwrap();
+            // The thread is not silent from there on, and what a subscriber submits is a task like any other.
+            *scribe.0.sent_by.lock().unwrap() = Some(group.next().clone());
+            group.shutdown_now().wait();
+            scribe.write(|| assert!(group.try_spawn(async {}).is_err()));
+            assert_eq!(scribe.lines(&["task refused"]).len(), 4);
+        },
+    );
+}
+
+#[test]
+fn a_subscriber_may_submit_what_it_hears() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| builder.on_panic(|_| {}));
+        let courier = EventLoopGroup::new(1).unwrap();
+        *scribe.0.sent_by.lock().unwrap() = Some(courier.next().clone());
+        for sent in 1..=2 {
+            assert!(block_on(group.spawn(async { panic!("once") })).is_err());
+            util::eventually("the event is on its way", || {
+                scribe.lines(&["panic caught"]).len() == sent
+                    && scribe.0.taken.load(Ordering::SeqCst) >= sent as u64
+            });
+        }
+        *scribe.0.sent_by.lock().unwrap() = None;
+    });
+}

@@ -1,0 +1,15 @@
+//! Sockets deliver what was sent, wake who waits, and fail with a clear error.
+
+mod adversity;
+mod bad_input;
+mod crowds;
+mod datagrams;
+mod guide_promises;
+mod io_regressions;
+mod registered;
+mod tcp;
+mod udp;
+mod unix;
+
+#[path = "../util/mod.rs"]
+mod util;

@@ -1,0 +1,7 @@
+//! Failing system calls, signals and missing threads or descriptors break no loop.
+
+mod faults;
+mod signals;
+
+#[path = "../util/mod.rs"]
+mod util;

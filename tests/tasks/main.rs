@@ -1,0 +1,12 @@
+//! Work that is submitted runs once, ends once, and tells how it ended.
+
+mod bounds;
+mod fairness;
+mod join;
+mod panics;
+mod regressions;
+mod spawn;
+mod wakers;
+
+#[path = "../util/mod.rs"]
+mod util;

@@ -1,0 +1,8 @@
+//! Timers and scheduled closures fire on time, in real and in virtual time.
+
+mod scheduling;
+mod timers;
+mod virtual_time;
+
+#[path = "../util/mod.rs"]
+mod util;
