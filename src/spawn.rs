@@ -166,17 +166,7 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    try_spawn_local_at(future, Location::caller())
-}
-
-fn try_spawn_local_at<F>(
-    future: F,
-    location: &'static Location<'static>,
-) -> Result<JoinHandle<F::Output>, Rejected<F>>
-where
-    F: Future + 'static,
-    F::Output: 'static,
-{
+    let location = Location::caller();
     let Some(home) = context::with_local(|local| Arc::clone(&local.shared)) else {
         return Err(Rejected::new(future, RejectReason::NoContext));
     };

@@ -22,6 +22,8 @@ mod keeper;
 mod pool;
 mod pool_state;
 
+pub use pool::WhenFull;
+
 use std::fmt;
 use std::io;
 use std::panic::Location;

@@ -172,7 +172,8 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
                 state.mail.timed.push((before, make()));
             }
         }
-        Some(self.let_in(&mut state, urgency))
+        self.count_accepted();
+        Some(self.delivered(&mut state, urgency))
     }
 
     /// As [`Inbox::push_new_with`], for a message that counts as a new item.
@@ -182,15 +183,14 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
             return None;
         }
         state.mail.messages.push(make());
-        Some(self.let_in(&mut state, Urgency::Now))
+        self.count_accepted();
+        Some(self.delivered(&mut state, Urgency::Now))
     }
 
-    /// Counts a new item, with the lock held.
-    fn let_in(&self, state: &mut State<T, N, G>, urgency: Urgency) -> Ring {
-        // One writer at a time: the lock is held.
+    /// Counts a new item: a plain load and store, for the lock is held.
+    fn count_accepted(&self) {
         let accepted = self.accepted.load(Ordering::Relaxed);
         self.accepted.store(accepted + 1, Ordering::Relaxed);
-        self.delivered(state, urgency)
     }
 
     /// Lets an item in that has been inside before; hands it back only if the gate is closed.

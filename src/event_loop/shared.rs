@@ -172,15 +172,10 @@ impl Shared {
     }
 
     /// Rings the bell if the inbox asks for it.
-    #[inline]
     pub(crate) fn ring_if_needed(&self, ring: Ring) {
-        if ring == Ring::Needed {
-            self.ring();
+        if ring == Ring::NotNeeded {
+            return;
         }
-    }
-
-    #[inline(never)]
-    fn ring(&self) {
         // The write of a few bytes to an eventfd does not fail; should it, the next producer takes the duty to ring.
         for _ in 0..16 {
             if self.port.bell.ring().is_ok() {

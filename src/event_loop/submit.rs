@@ -128,8 +128,7 @@ impl EventLoop {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        let location = Location::caller();
-        self.try_submit(init, StandIn::new, Lane::Main, Urgency::Now, location)
+        self.try_submit(init, StandIn::new, Lane::Main, Urgency::Now)
     }
 
     /// Spawns a future on this loop, or hands it back.
@@ -152,20 +151,7 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.try_spawn_at(future, Location::caller())
-    }
-
-    /// Spawns a future in the name of another place.
-    pub(crate) fn try_spawn_at<F>(
-        &self,
-        future: F,
-        location: &'static Location<'static>,
-    ) -> Result<JoinHandle<F::Output>, Rejected<F>>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.try_submit(future, |future| future, Lane::Main, Urgency::Now, location)
+        self.try_submit(future, |future| future, Lane::Main, Urgency::Now)
     }
 
     /// Runs a closure on this loop, once, in its turn.
@@ -197,18 +183,7 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.execute_at(call, Location::caller())
-    }
-
-    fn execute_at<F>(
-        &self,
-        call: F,
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.try_submit(call, Closure::new, Lane::Main, Urgency::Now, location)
+        self.try_submit(call, Closure::new, Lane::Main, Urgency::Now)
             .map(drop)
     }
 
@@ -266,7 +241,7 @@ impl EventLoop {
         let location = Location::caller();
         let shared = self.shared();
         if !context::is_home(shared) {
-            return self.execute_at(call, location);
+            return self.execute(call);
         }
         if !shared.is_open() {
             let reason = RejectReason::ShutDown;
@@ -312,8 +287,7 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        let location = Location::caller();
-        self.try_submit(call, Closure::new, Lane::Main, Urgency::Lazy, location)
+        self.try_submit(call, Closure::new, Lane::Main, Urgency::Lazy)
             .map(drop)
     }
 
@@ -344,29 +318,43 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        let location = Location::caller();
-        self.try_submit(call, Closure::new, Lane::Tail, Urgency::Now, location)
+        self.try_submit(call, Closure::new, Lane::Tail, Urgency::Now)
             .map(drop)
     }
 
-    /// The way of everything that is handed back when it is refused.
+    /// Submits what `wrap` makes of a value; hands the value back, and counts a refusal, if the loop refuses it.
+    #[track_caller]
     fn try_submit<V, F>(
         &self,
         value: V,
         wrap: impl FnOnce(V) -> F,
         lane: Lane,
         urgency: Urgency,
-        location: &'static Location<'static>,
     ) -> Result<JoinHandle<F::Output>, Rejected<V>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let location = Location::caller();
         self.offer(value, wrap, lane, urgency, location)
             .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
     }
 
-    /// As [`EventLoop::try_submit`], but a refusal is not in the books: somebody else may take it.
+    /// Spawns a task of the crate's own, which counts as spawned at `location`.
+    pub(crate) fn spawn_from<F>(
+        &self,
+        future: F,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.offer(future, |future| future, Lane::Main, Urgency::Now, location)
+            .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
+    }
+
+    /// As [`EventLoop::try_submit`], but a refusal is not counted: another loop may accept the value.
     pub(crate) fn offer<V, F>(
         &self,
         value: V,

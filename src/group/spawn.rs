@@ -1,9 +1,9 @@
-//! How work comes to a group: to the loop that the chooser picks, or to another one if that closes meanwhile.
+//! Submissions to a group: to the loop that the chooser picks, or to another one if that loop closes meanwhile.
 //!
-//! - Between the choice and the push a loop may close its gate. Then the others that accept are asked, in order, each
-//!   once. What one of them takes was not refused: the books know of one attempt.
-//! - A full queue, or a thread that cannot be started, is a refusal: the chooser has chosen. Only a connection, which
-//!   is accepted already and waits in somebody's hands, is offered to every loop in turn.
+//! - Between the choice and the push a loop may close its gate. Then the other loops that accept are asked in order, each
+//!   once. A submission that one of them accepts was not refused: it is counted as one attempt.
+//! - A full queue, or a thread that cannot be started, is a refusal. Only a connection, which is accepted already, is
+//!   offered to every loop in turn.
 
 use std::future::Future;
 use std::panic::Location;
@@ -27,10 +27,10 @@ impl GroupCore {
             return only.spawn(future);
         }
         let location = Location::caller();
-        refused_in_the_handle(
-            self.spawn_wrapped(future, |future| future, location),
-            location,
-        )
+        let spawned = self.offer(future, location, is_closed, |one, future| {
+            one.offer(future, |future| future, Lane::Main, Urgency::Now, location)
+        });
+        spawned.unwrap_or_else(|refused| refused.into_handle(location))
     }
 
     #[track_caller]
@@ -39,8 +39,22 @@ impl GroupCore {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let spawned = self.spawn_wrapped(future, |future| future, Location::caller());
-        spawned.map_err(|(_, rejected)| rejected)
+        let location = Location::caller();
+        let spawned = self.offer(future, location, is_closed, |one, future| {
+            one.offer(future, |future| future, Lane::Main, Urgency::Now, location)
+        });
+        spawned.map_err(|refused| refused.value)
+    }
+
+    #[track_caller]
+    pub(crate) fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = self.offer_with(init, Location::caller());
+        spawned.map_err(|refused| refused.value)
     }
 
     #[track_caller]
@@ -51,64 +65,27 @@ impl GroupCore {
         F::Output: Send + 'static,
     {
         let location = Location::caller();
-        refused_in_the_handle(self.spawn_wrapped(init, StandIn::new, location), location)
+        let spawned = self.offer_with(init, location);
+        spawned.unwrap_or_else(|refused| refused.into_handle(location))
     }
 
-    /// Spawns what `wrap` makes of a value; hands it back with the loop that has refused it.
-    fn spawn_wrapped<V, F>(
+    fn offer_with<I, F>(
         &self,
-        value: V,
-        wrap: impl Fn(V) -> F,
+        init: I,
         location: &'static Location<'static>,
-    ) -> Result<JoinHandle<F::Output>, (&EventLoop, Rejected<V>)>
+    ) -> Result<JoinHandle<F::Output>, Refused<'_, I>>
     where
-        F: Future + Send + 'static,
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
         F::Output: Send + 'static,
     {
-        let chosen = self.next();
-        let refused = match chosen.offer(value, &wrap, Lane::Main, Urgency::Now, location) {
-            Ok(handle) => return Ok(handle),
-            Err(refused) => refused,
-        };
-        let refused = match refused.reason() {
-            RejectReason::ShutDown => {
-                match self.offer_to_others(chosen, refused, &wrap, location) {
-                    Ok(handle) => return Ok(handle),
-                    Err(refused) => refused,
-                }
-            }
-            _ => refused,
-        };
-        chosen.shared().note_refusal(refused.reason(), location);
-        Err((chosen, refused))
+        self.offer(init, location, is_closed, |one, init| {
+            one.offer(init, StandIn::new, Lane::Main, Urgency::Now, location)
+        })
     }
 
-    #[cold]
-    fn offer_to_others<V, F>(
-        &self,
-        chosen: &EventLoop,
-        mut refused: Rejected<V>,
-        wrap: &impl Fn(V) -> F,
-        location: &'static Location<'static>,
-    ) -> Result<JoinHandle<F::Output>, Rejected<V>>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        for one in self.others_than(chosen) {
-            let value = refused.into_inner();
-            match one.offer(value, wrap, Lane::Main, Urgency::Now, location) {
-                Ok(handle) => return Ok(handle),
-                Err(again) => refused = again,
-            }
-        }
-        Err(refused)
-    }
-}
-
-impl GroupCore {
-    /// Starts a connection's task on the chosen loop, or on the next one that takes it; hands it back if none does.
-    pub(crate) fn start<I, F>(
+    /// Starts a connection's task on the next loop, or on another one that accepts it.
+    pub(crate) fn start_connection<I, F>(
         &self,
         init: I,
         location: &'static Location<'static>,
@@ -117,40 +94,64 @@ impl GroupCore {
         I: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
-        let chosen = self.next();
-        let mut refused = match chosen.offer_local(init, location) {
-            Ok(()) => return Ok(()),
-            Err(refused) => refused,
-        };
-        for one in self.others_than(chosen) {
-            refused = match one.offer_local(refused.into_inner(), location) {
-                Ok(()) => return Ok(()),
-                Err(refused) => refused,
-            };
-        }
-        chosen.shared().note_refusal(refused.reason(), location);
-        Err(refused)
+        let started = self.offer(
+            init,
+            location,
+            |_| true,
+            |one, init| one.offer_local(init, location),
+        );
+        started.map_err(|refused| refused.value)
     }
 
-    /// The other loops that accept, beginning behind that one.
-    fn others_than(&self, chosen: &EventLoop) -> impl Iterator<Item = &EventLoop> {
-        let (before, from) = self.loops.split_at(chosen.index());
-        let others = from.iter().chain(before).skip(1);
-        others.filter(|one| !one.state().is_shutdown())
+    /// Offers a value to the next loop, and to the other open ones if `again` says so of the refusal.
+    fn offer<V, R>(
+        &self,
+        value: V,
+        location: &'static Location<'static>,
+        again: fn(RejectReason) -> bool,
+        offer: impl Fn(&EventLoop, V) -> Result<R, Rejected<V>>,
+    ) -> Result<R, Refused<'_, V>> {
+        let next = self.next();
+        let mut refused = match offer(next, value) {
+            Ok(accepted) => return Ok(accepted),
+            Err(refused) => refused,
+        };
+        if again(refused.reason()) {
+            let (before, from) = self.loops.split_at(next.index());
+            let others = from.iter().chain(before).skip(1);
+            for one in others.filter(|one| !one.state().is_shutdown()) {
+                refused = match offer(one, refused.into_inner()) {
+                    Ok(accepted) => return Ok(accepted),
+                    Err(refused) => refused,
+                };
+            }
+        }
+        next.shared().note_refusal(refused.reason(), location);
+        Err(Refused {
+            by: next,
+            value: refused,
+        })
     }
 }
 
-/// Drops what was refused; the handle tells why.
-fn refused_in_the_handle<T, V>(
-    spawned: Result<JoinHandle<T>, (&EventLoop, Rejected<V>)>,
-    location: &'static Location<'static>,
-) -> JoinHandle<T> {
-    spawned.unwrap_or_else(|(by, rejected)| {
-        let reason = rejected.reason();
-        let (site, location) = (PanicSite::Destructor, Some(location));
-        by.shared()
-            .panics
-            .drop(site, location, rejected.into_inner());
+/// Whether another loop may accept what this one has refused: only its gate was closed.
+fn is_closed(reason: RejectReason) -> bool {
+    reason == RejectReason::ShutDown
+}
+
+/// A value that no loop has accepted, and the loop that was chosen for it.
+struct Refused<'a, V> {
+    by: &'a EventLoop,
+    value: Rejected<V>,
+}
+
+impl<V> Refused<'_, V> {
+    /// Drops the value; the handle carries the reason.
+    #[cold]
+    fn into_handle<T>(self, location: &'static Location<'static>) -> JoinHandle<T> {
+        let reason = self.value.reason();
+        let panics = &self.by.shared().panics;
+        panics.drop(PanicSite::Destructor, Some(location), self.value);
         JoinHandle::refused(reason)
-    })
+    }
 }

@@ -214,7 +214,7 @@ impl WorkerChoice {
                 let Some(group) = group.upgrade() else {
                     return Submission::AllShutDown;
                 };
-                let offered = group.start(serve, location);
+                let offered = group.start_connection(serve, location);
                 let ended = group.loops.iter().all(|one| one.state().is_shutdown());
                 (offered, ended)
             }

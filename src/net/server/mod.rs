@@ -322,7 +322,8 @@ impl Server {
                 workers: workers.clone(),
                 core: Arc::clone(&core),
             };
-            if let Err(rejected) = acceptor_loop.try_spawn_at(acceptor.run(), location) {
+            let spawned = acceptor_loop.spawn_from(acceptor.run(), location);
+            if let Err(rejected) = spawned {
                 state.stop(); // stops the acceptors that already run
                 let error = io::Error::from(Rejected::new((), rejected.reason()));
                 let text = format!("the group that should accept for the server refuses: {error}");
