@@ -17,7 +17,7 @@ fn main() {
         EventLoopGroup::new(1).unwrap(),
         EventLoopGroup::new(1).unwrap(),
     );
-    let handle = Server::bind("127.0.0.1:0")
+    let handle = Server::new("127.0.0.1:0")
         .unwrap()
         .workers(&server)
         .serve(|mut stream, _| async move {

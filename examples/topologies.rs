@@ -19,7 +19,7 @@ use loopgroup::net::{Server, TcpStream};
 use loopgroup::{Builder, EventLoopGroup};
 
 fn main() -> io::Result<()> {
-    let server = || Server::bind("127.0.0.1:0");
+    let server = || Server::new("127.0.0.1:0");
     let group = |name, loops| named(name, loops).build();
 
     let one = group("loop", 1)?;

@@ -350,8 +350,8 @@ impl Builder {
             let text = format!("must be between 1 and 100, not {}", self.io_ratio);
             return Err(invalid("io_ratio", &text));
         }
-        if let RejectPolicy::Backoff { retries, interval } = self.reject_policy {
-            if retries == 0 || interval.is_zero() {
+        if let RejectPolicy::Backoff { retries, interval } = &self.reject_policy {
+            if *retries == 0 || interval.is_zero() {
                 return Err(invalid(
                     "reject_policy",
                     "Backoff needs at least one retry and an interval above zero",

@@ -74,7 +74,8 @@ impl Error for RejectReason {}
 impl RejectReason {
     fn kind(self) -> io::ErrorKind {
         match self {
-            RejectReason::QueueFull => io::ErrorKind::WouldBlock,
+            // Not `WouldBlock`: an I/O loop would take that for a socket that is not ready.
+            RejectReason::QueueFull => io::ErrorKind::ResourceBusy,
             RejectReason::ShutDown => io::ErrorKind::BrokenPipe,
             RejectReason::NoSuchLoop => io::ErrorKind::InvalidInput,
             RejectReason::NoContext => io::ErrorKind::Unsupported,
@@ -358,8 +359,8 @@ impl From<JoinError> for io::Error {
     fn from(error: JoinError) -> io::Error {
         let kind = match &error.0 {
             Repr::Rejected(reason) => reason.kind(),
-            Repr::Cancelled => io::ErrorKind::Interrupted,
-            Repr::Panic { .. } => io::ErrorKind::Other,
+            // Not `Interrupted`: readers of the standard library retry that without a word.
+            Repr::Cancelled | Repr::Panic { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

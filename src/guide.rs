@@ -98,7 +98,7 @@ page!(
     "settings.md",
     "All settings of a group.",
     "[`Builder`](crate::Builder), [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), \
-     [`Verdict`](crate::Verdict), [`WaitStrategy`](crate::WaitStrategy), \
+     [`RejectVerdict`](crate::RejectVerdict), [`WaitStrategy`](crate::WaitStrategy), \
      [`CloseChannels`](crate::CloseChannels), [`LoopThread`](crate::LoopThread), \
      [`TaskPanic`](crate::TaskPanic)"
 );
@@ -110,7 +110,7 @@ page!(
      [`shutdown_gracefully_with`](crate::EventLoopGroup::shutdown_gracefully_with), \
      [`shutdown_now`](crate::EventLoopGroup::shutdown_now), [`TerminationFuture`](crate::TerminationFuture), \
      [`TerminationReport`](crate::TerminationReport), [`LoopReport`](crate::LoopReport), \
-     [`Cause`](crate::Cause), [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
+     [`EndCause`](crate::EndCause), [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
      [`shutdown_requested`](crate::shutdown_requested), [`CloseChannels`](crate::CloseChannels)"
 );
 page!(

@@ -56,7 +56,7 @@
 //!
 //! fn main() -> std::io::Result<()> {
 //!     let group = EventLoopGroup::builder().build()?; // a loop per core
-//!     let server = Server::bind("127.0.0.1:7777")?
+//!     let server = Server::new("127.0.0.1:7777")?
 //!         .workers(&group)
 //!         .serve(|stream, peer| async move {
 //!             let bytes = Rc::new(Cell::new(0)); // no lock, no Arc: this task never leaves its loop
@@ -194,21 +194,33 @@ pub use event_loop::bound::LoopBound;
 pub use event_loop::hooks::HookId;
 pub use event_loop::loop_thread::LoopThread;
 pub use event_loop::scheduled::Scheduled;
-pub use event_loop::state::State;
+pub use event_loop::state::LoopState;
 pub use group::EventLoopGroup;
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
 #[cfg(feature = "affinity")]
 #[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
 pub use pinning::CorePinning;
-pub use reject_policy::{RejectPolicy, Verdict};
-pub use report::{Cause, LoopReport, TerminationReport};
+pub use reject_policy::{RejectPolicy, RejectVerdict};
+pub use report::{EndCause, LoopReport, TerminationReport};
 pub use run::run;
 pub use shutdown_requested::{ShutdownRequested, shutdown_requested};
 pub use spawn::{spawn, spawn_local, try_spawn, try_spawn_local};
 pub use task::join::JoinHandle;
 pub use termination::TerminationFuture;
 pub use yield_now::{YieldNow, yield_now};
+
+/// The old name of [`LoopState`].
+#[deprecated(since = "0.2.0", note = "renamed to `LoopState`")]
+pub type State = LoopState;
+
+/// The old name of [`EndCause`].
+#[deprecated(since = "0.2.0", note = "renamed to `EndCause`")]
+pub type Cause = EndCause;
+
+/// The old name of [`RejectVerdict`].
+#[deprecated(since = "0.2.0", note = "renamed to `RejectVerdict`")]
+pub type Verdict = RejectVerdict;
 
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -52,7 +52,7 @@ impl Builder {
     /// after its loop has ended.
     ///
     /// If a core is removed from the allowed set between `build` and the start of its loop's thread,
-    /// the loop ends as [`Failed`](crate::Cause::Failed); if it is removed later, the loop continues.
+    /// the loop ends as [`Failed`](crate::EndCause::Failed); if it is removed later, the loop continues.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ mod system {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cause, EventLoopGroup};
+    use crate::{EndCause, EventLoopGroup};
 
     #[test]
     fn a_loop_that_cannot_be_pinned_fails_and_says_so() {
@@ -169,7 +169,7 @@ mod tests {
         let error = group.block_on(group.spawn(async {})).unwrap_err();
         assert!(error.is_cancelled() || error.is_rejected());
         let report = group.termination().wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Failed);
+        assert_eq!(report.loops()[0].cause(), EndCause::Failed);
         let error = report.loops()[0].error().unwrap();
         assert_eq!(error.to_string(), "no core for loop 0");
     }

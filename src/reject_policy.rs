@@ -1,8 +1,11 @@
 //! What happens to a submission that finds the queue full.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::event_loop::handle::EventLoop;
+use crate::panic::Contained;
+use crate::sync::Arc;
 
 /// What happens to a submission when `max_pending_tasks` are waiting already.
 ///
@@ -31,7 +34,7 @@ use crate::event_loop::handle::EventLoop;
 /// release.send(()).unwrap();
 /// # std::io::Result::Ok(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum RejectPolicy {
     /// Refuse it at once: the default.
@@ -46,9 +49,71 @@ pub enum RejectPolicy {
         interval: Duration,
     },
     /// Ask a function, with the number of the failed attempt, from 1. It runs on the submitting thread.
-    /// On the full loop itself [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only
+    /// On the full loop itself [`RejectVerdict::Retry`] counts as [`RejectVerdict::Reject`]: its queue moves only
     /// when the caller returns.
-    Custom(fn(&EventLoop, u32) -> Verdict),
+    ///
+    /// For a closure that captures something see [`RejectPolicy::custom`].
+    Custom(fn(&EventLoop, u32) -> RejectVerdict),
+    /// Made by [`RejectPolicy::custom`].
+    #[doc(hidden)]
+    Closure(CustomPolicy),
+}
+
+/// A closure that decides over submissions to a full queue.
+#[derive(Clone)]
+pub struct CustomPolicy(pub(crate) Arc<Decide>);
+
+type Decide = dyn Fn(&EventLoop, u32) -> RejectVerdict + Send + Sync;
+
+impl RejectPolicy {
+    /// Returns a policy that asks a closure, on the terms of [`RejectPolicy::Custom`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, RejectPolicy, RejectVerdict};
+    /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+    ///
+    /// let refusals = Arc::new(AtomicU32::new(0));
+    /// let counter = Arc::clone(&refusals);
+    /// let policy = RejectPolicy::custom(move |_, _| {
+    ///     counter.fetch_add(1, Ordering::Relaxed);
+    ///     RejectVerdict::Reject
+    /// });
+    /// let group = EventLoopGroup::builder().loops(1).max_pending_tasks(1).reject_policy(policy).build()?;
+    /// let tasks: Vec<_> = (0..100).map(|_| group.try_spawn(async {})).collect();
+    /// let refused = tasks.iter().filter(|task| task.is_err()).count();
+    /// assert_eq!(refusals.load(Ordering::Relaxed) as usize, refused);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn custom(
+        decide: impl Fn(&EventLoop, u32) -> RejectVerdict + Send + Sync + 'static,
+    ) -> RejectPolicy {
+        let decide = Contained::new(decide);
+        RejectPolicy::Closure(CustomPolicy(Arc::new(move |one, attempt| {
+            decide.get()(one, attempt)
+        })))
+    }
+}
+
+impl fmt::Debug for RejectPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RejectPolicy::Reject => f.write_str("Reject"),
+            RejectPolicy::Backoff { retries, interval } => f
+                .debug_struct("Backoff")
+                .field("retries", retries)
+                .field("interval", interval)
+                .finish(),
+            RejectPolicy::Custom(_) | RejectPolicy::Closure(_) => f.write_str("Custom(..)"),
+        }
+    }
+}
+
+impl fmt::Debug for CustomPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CustomPolicy(..)")
+    }
 }
 
 /// The answer of a custom [`RejectPolicy`].
@@ -56,16 +121,16 @@ pub enum RejectPolicy {
 /// # Examples
 ///
 /// ```
-/// use loopgroup::{EventLoopGroup, RejectPolicy, Verdict};
+/// use loopgroup::{EventLoopGroup, RejectPolicy, RejectVerdict};
 /// use std::time::Duration;
 ///
 /// // Waits a little longer each time, ten times, and tells nobody but the last.
 /// let policy = RejectPolicy::Custom(|ev, attempt| {
 ///     if attempt > 10 || ev.in_event_loop() {
-///         return Verdict::Reject;
+///         return RejectVerdict::Reject;
 ///     }
 ///     std::thread::sleep(Duration::from_micros(100 * u64::from(attempt)));
-///     Verdict::Retry
+///     RejectVerdict::Retry
 /// });
 /// let group = EventLoopGroup::builder().loops(1).max_pending_tasks(8).reject_policy(policy).build()?;
 /// let tasks: Vec<_> = (0..100).map(|n| group.spawn(async move { n })).collect();
@@ -74,7 +139,7 @@ pub enum RejectPolicy {
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RejectVerdict {
     /// Refuse the submission.
     Reject,
     /// Try again at once; the function may wait before it answers so.

@@ -18,7 +18,7 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// # Examples
 ///
 /// ```
-/// use loopgroup::{Cause, EventLoopGroup};
+/// use loopgroup::{EndCause, EventLoopGroup};
 /// use std::time::Duration;
 ///
 /// let cause = |wait: Duration, works: bool| {
@@ -29,13 +29,13 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 ///     group.start()?;
 ///     std::io::Result::Ok(group.drain(wait).wait().loops()[0].cause())
 /// };
-/// assert_eq!(cause(Duration::from_secs(5), false)?, Cause::Drained);
-/// assert_eq!(cause(Duration::from_millis(1), true)?, Cause::Timeout);
+/// assert_eq!(cause(Duration::from_secs(5), false)?, EndCause::Drained);
+/// assert_eq!(cause(Duration::from_millis(1), true)?, EndCause::Timeout);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum EndCause {
     /// There was no activity for the whole quiet period.
     Quiet,
     /// No work was left and no handle was left that could submit more; or, at a graceful shutdown,
@@ -51,15 +51,15 @@ pub enum Cause {
     Failed,
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for EndCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Cause::Quiet => "quiet",
-            Cause::Idle => "idle",
-            Cause::Drained => "drained",
-            Cause::Timeout => "timeout",
-            Cause::Now => "now",
-            Cause::Failed => "failed",
+            EndCause::Quiet => "quiet",
+            EndCause::Idle => "idle",
+            EndCause::Drained => "drained",
+            EndCause::Timeout => "timeout",
+            EndCause::Now => "now",
+            EndCause::Failed => "failed",
         })
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Cause {
 /// # Examples
 ///
 /// ```
-/// use loopgroup::{Cause, EventLoopGroup};
+/// use loopgroup::{EndCause, EventLoopGroup};
 ///
 /// let group = EventLoopGroup::new(2)?;
 /// group.block_on(group.spawn_on(0, async {})).unwrap();
@@ -77,7 +77,7 @@ impl fmt::Display for Cause {
 /// let [used, unused] = report.loops() else { panic!("two loops") };
 /// assert!(used.started() && used.completed() == 1);
 /// assert!(!unused.started(), "no thread is started only to be stopped");
-/// assert_eq!(used.cause(), Cause::Now);
+/// assert_eq!(used.cause(), EndCause::Now);
 /// assert!(used.index() == 0 && used.is_clean() && used.error().is_none());
 /// assert_eq!((used.accepted(), used.panicked(), used.cancelled(), used.rejected()), (1, 0, 0, 0));
 /// assert_eq!((used.hooks_run(), used.hooks_panicked(), used.channels_closed()), (0, 0, 0));
@@ -88,7 +88,7 @@ impl fmt::Display for Cause {
 pub struct LoopReport {
     pub(crate) index: usize,
     pub(crate) started: bool,
-    pub(crate) cause: Cause,
+    pub(crate) cause: EndCause,
     pub(crate) error: Option<Arc<io::Error>>,
     pub(crate) requested_at: Instant,
     pub(crate) ended_at: Instant,
@@ -132,16 +132,16 @@ impl LoopReport {
     }
 
     /// Returns why the loop ended.
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> EndCause {
         self.cause
     }
 
-    /// Returns the error that ended the loop, if its cause is [`Cause::Failed`].
+    /// Returns the error that ended the loop, if its cause is [`EndCause::Failed`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{Cause, EventLoopGroup};
+    /// use loopgroup::{EndCause, EventLoopGroup};
     /// use std::io::{Error, ErrorKind};
     ///
     /// let group = EventLoopGroup::builder()
@@ -151,7 +151,7 @@ impl LoopReport {
     /// group.next().add_shutdown_hook(|| println!("needs a thread")).unwrap();
     /// let report = group.shutdown_now().wait();
     /// let one = &report.loops()[0];
-    /// assert_eq!(one.cause(), Cause::Failed);
+    /// assert_eq!(one.cause(), EndCause::Failed);
     /// assert_eq!(one.error().unwrap().kind(), ErrorKind::OutOfMemory);
     /// # std::io::Result::Ok(())
     /// ```
@@ -194,7 +194,7 @@ impl LoopReport {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{Cause, blocking::BlockingGroup};
+    /// use loopgroup::{EndCause, blocking::BlockingGroup};
     /// use std::{sync::mpsc, time::Duration};
     ///
     /// let group = BlockingGroup::new(1)?;
@@ -211,7 +211,7 @@ impl LoopReport {
     /// release.send(()).unwrap();
     /// let report = end.wait();
     /// let one = &report.loops()[0];
-    /// assert_eq!((one.cause(), one.running()), (Cause::Timeout, 1));
+    /// assert_eq!((one.cause(), one.running()), (EndCause::Timeout, 1));
     /// assert_eq!((one.completed(), one.cancelled(), one.is_clean()), (1, 1, false));
     /// # std::io::Result::Ok(())
     /// ```
@@ -244,7 +244,7 @@ impl LoopReport {
     /// reported as refused.
     pub fn is_clean(&self) -> bool {
         self.error.is_none()
-            && self.cause != Cause::Failed
+            && self.cause != EndCause::Failed
             && self.figures.panicked == 0
             && self.figures.cancelled == 0
             && self.figures.running == 0

@@ -19,7 +19,7 @@
 //! use std::time::Duration;
 //!
 //! let group = EventLoopGroup::new(2)?;
-//! let server = Server::bind("127.0.0.1:7777")?
+//! let server = Server::new("127.0.0.1:7777")?
 //!     .workers(&group)
 //!     .serve(|stream, _| async move {
 //!         let _ = futures::io::copy(&stream, &mut &stream).await;

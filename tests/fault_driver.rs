@@ -575,7 +575,7 @@ mod driver {
     fn server(errors: &Errors) -> io::Result<()> {
         let boss = EventLoopGroup::new(1)?;
         let workers = EventLoopGroup::new(2)?;
-        let bound = Server::bind("127.0.0.1:0")?;
+        let bound = Server::new("127.0.0.1:0")?;
         let result = served(errors, &workers, bound.boss(&boss).workers(&workers));
         end(&boss, errors);
         end(&workers, errors);
@@ -584,7 +584,7 @@ mod driver {
 
     fn shared_port(errors: &Errors) -> io::Result<()> {
         let workers = EventLoopGroup::new(2)?;
-        let bound = Server::bind("127.0.0.1:0")?;
+        let bound = Server::new("127.0.0.1:0")?;
         let server = bound.workers(&workers).reuse_port(true).max_connections(2);
         let result = served(errors, &workers, server);
         end(&workers, errors);

@@ -52,7 +52,7 @@ fn serve(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     let (boss, workers) = (EventLoopGroup::new(1)?, EventLoopGroup::new(options.loops)?);
     let rows: Arc<[Row]> = (0..options.loops).map(|_| Row::default()).collect();
     let counts = Arc::clone(&rows);
-    let server = Server::bind(&*options.address())?
+    let server = Server::new(&*options.address())?
         .boss(&boss)
         .workers(&workers)
         .serve(move |stream, _peer| echo(stream, Arc::clone(&counts)))?;

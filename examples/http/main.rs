@@ -30,7 +30,7 @@ thread_local! {
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
     let workers = EventLoopGroup::builder().build()?; // a loop per core
-    let server = Server::bind(address)?
+    let server = Server::new(address)?
         .workers(&workers)
         .serve(|stream, _peer| async move {
             let _ = stream.set_nodelay(true);

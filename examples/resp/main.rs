@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6380".into());
     let (boss, worker) = (EventLoopGroup::new(1)?, EventLoopGroup::new(1)?);
     let server =
-        Server::bind(address)?
+        Server::new(address)?
             .boss(&boss)
             .workers(&worker)
             .serve(|stream, peer| async move {

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use crate::blocking::pool::{Pool, Settings};
 use crate::error::Rejected;
-use crate::event_loop::state::State;
+use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
@@ -234,15 +234,15 @@ impl BlockingGroup {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{State, blocking::BlockingGroup};
+    /// use loopgroup::{LoopState, blocking::BlockingGroup};
     ///
     /// let group = BlockingGroup::new(1)?;
-    /// assert_eq!(group.state(), State::NotStarted);
+    /// assert_eq!(group.state(), LoopState::NotStarted);
     /// group.shutdown_now().wait();
     /// assert!(group.is_shutting_down() && group.is_shutdown() && group.is_terminated());
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LoopState {
         self.pool.state.get()
     }
 

@@ -22,9 +22,9 @@ use crate::blocking::job::{self, Runnable};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::counters::TaskEnd;
-use crate::event_loop::state::{State, StateCell};
+use crate::event_loop::state::{LoopState, StateCell};
 use crate::event_loop::terms::ShutdownRequest;
-use crate::report::{Cause, LoopReport};
+use crate::report::{EndCause, LoopReport};
 use crate::sync::{self, Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::task::join::JoinHandle;
 use crate::termination::{Termination, ThreadSlot};
@@ -174,7 +174,7 @@ impl Pool {
     /// Starts a worker, with the lock held: it is counted before it can acquire the lock.
     fn start_thread(self: &Arc<Pool>, inner: &mut PoolState) -> io::Result<()> {
         self.launch("loop-blocking", Pool::run_worker)?;
-        self.state.advance(State::Started);
+        self.state.advance(LoopState::Started);
         inner.ever_started = true;
         inner.threads += 1;
         inner.arriving += 1;
@@ -276,10 +276,10 @@ impl Pool {
             return VecDeque::new();
         };
         inner.cause = Some(cause);
-        if cause == Cause::Timeout {
+        if cause == EndCause::Timeout {
             inner.figures.running = inner.begun();
         }
-        self.state.advance(State::Shutdown);
+        self.state.advance(LoopState::Shutdown);
         self.changed.notify_all();
         self.closed.notify_one();
         if !inner.queue.is_empty() {
@@ -312,11 +312,11 @@ impl Pool {
     pub(crate) fn request(self: &Arc<Pool>, request: ShutdownRequest) {
         let mut inner = self.inner.lock();
         inner.control.note(request, sync::now());
-        self.state.advance(State::ShuttingDown);
+        self.state.advance(LoopState::ShuttingDown);
         if !inner.ever_started && inner.threads == 0 && inner.cause.is_none() {
             // Never used: there is nothing to wait for, and no thread is needed.
             inner.cause = Some(inner.cause_when_idle());
-            self.state.advance(State::Shutdown);
+            self.state.advance(LoopState::Shutdown);
             drop(inner);
             self.publish_report();
             return;
@@ -325,9 +325,9 @@ impl Pool {
         if inner.threads == 0 && inner.cause.is_none() {
             // All workers have retired: a new one waits for the end of the quiet period.
             if let Err(error) = self.start_thread(&mut inner) {
-                inner.cause = Some(Cause::Failed);
+                inner.cause = Some(EndCause::Failed);
                 inner.error = Some(Arc::new(error));
-                self.state.advance(State::Shutdown);
+                self.state.advance(LoopState::Shutdown);
             }
         }
         self.ensure_deadline_watched(&mut inner);
@@ -346,13 +346,13 @@ impl Pool {
         if self.state.get().is_terminated() {
             return;
         }
-        self.state.advance(State::Terminated);
+        self.state.advance(LoopState::Terminated);
         let now = sync::now();
         let terms = inner.control.terms();
         let report = LoopReport {
             index: 0,
             started: inner.ever_started,
-            cause: inner.cause.unwrap_or(Cause::Failed),
+            cause: inner.cause.unwrap_or(EndCause::Failed),
             error: inner.error.clone(),
             requested_at: terms.map_or(now, |terms| terms.requested_at),
             ended_at: now,

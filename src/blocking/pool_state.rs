@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::blocking::job::Runnable;
 use crate::clock::earlier;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownTerms};
-use crate::report::{Cause, Figures};
+use crate::report::{EndCause, Figures};
 use crate::sync::{self, Arc};
 
 /// The largest capacity, in jobs, that an empty queue keeps.
@@ -34,7 +34,7 @@ pub(super) struct PoolState {
     pub(super) keeper: KeeperState,
     pub(super) control: ShutdownControl,
     /// `Some` once the pool is closed and accepts no more jobs.
-    pub(super) cause: Option<Cause>,
+    pub(super) cause: Option<EndCause>,
     pub(super) error: Option<Arc<io::Error>>,
     pub(super) last_activity: Instant,
     /// Every handle was dropped.
@@ -111,13 +111,13 @@ impl PoolState {
     }
 
     /// The cause to close the pool with, if its shutdown terms are met at `now`.
-    pub(super) fn due_cause(&self, now: Instant) -> Option<Cause> {
+    pub(super) fn due_cause(&self, now: Instant) -> Option<EndCause> {
         let terms = self.control.terms()?;
         if terms.until == EndCondition::Now {
-            return Some(Cause::Now);
+            return Some(EndCause::Now);
         }
         if terms.deadline.is_some_and(|deadline| now >= deadline) {
-            return Some(Cause::Timeout);
+            return Some(EndCause::Timeout);
         }
         if !self.is_idle() {
             return None;
@@ -126,7 +126,7 @@ impl PoolState {
             return Some(self.cause_when_idle());
         }
         let quiet_at = self.quiet_at(terms);
-        (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(Cause::Quiet)
+        (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(EndCause::Quiet)
     }
 
     /// The phase of the shutdown, after a due cause has closed the pool.
@@ -150,11 +150,11 @@ impl PoolState {
         since.checked_add(quiet)
     }
 
-    pub(super) fn cause_when_idle(&self) -> Cause {
+    pub(super) fn cause_when_idle(&self) -> EndCause {
         match self.control.terms().map(|terms| terms.until) {
-            Some(EndCondition::Drained(_)) => Cause::Drained,
-            Some(EndCondition::Now) => Cause::Now,
-            _ => Cause::Idle,
+            Some(EndCondition::Drained(_)) => EndCause::Drained,
+            Some(EndCondition::Now) => EndCause::Now,
+            _ => EndCause::Idle,
         }
     }
 }

@@ -44,6 +44,7 @@ use crate::unwind::{contain, contain_drop, discard};
 /// });
 /// # std::io::Result::Ok(())
 /// ```
+#[must_use = "dropping the last handle drops the value on its loop"]
 pub struct LoopBound<T> {
     inner: Arc<Inner>,
     value: PhantomData<fn() -> T>,

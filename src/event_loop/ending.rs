@@ -4,14 +4,14 @@ use std::io;
 
 use crate::event_loop::shared::Shared;
 use crate::event_loop::terms::ShutdownTerms;
-use crate::report::{Cause, LoopReport};
+use crate::report::{EndCause, LoopReport};
 use crate::sync::Arc;
 use crate::trace;
 
 /// How a loop ended.
 pub(crate) struct Ending {
     pub(crate) started: bool,
-    pub(crate) cause: Cause,
+    pub(crate) cause: EndCause,
     pub(crate) error: Option<io::Error>,
     pub(crate) terms: Option<ShutdownTerms>,
 }

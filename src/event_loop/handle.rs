@@ -15,7 +15,7 @@ use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::shared::Shared;
-use crate::event_loop::state::State;
+use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::sync::{Arc, Ordering};
 use crate::termination::TerminationFuture;
@@ -109,15 +109,15 @@ impl EventLoop {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{EventLoopGroup, State};
+    /// use loopgroup::{EventLoopGroup, LoopState};
     ///
     /// let group = EventLoopGroup::new(1)?;
-    /// assert_eq!(group.next().state(), State::NotStarted); // no thread before the first use
+    /// assert_eq!(group.next().state(), LoopState::NotStarted); // no thread before the first use
     /// group.block_on(group.spawn(async {})).unwrap();
-    /// assert_eq!(group.next().state(), State::Started);
+    /// assert_eq!(group.next().state(), LoopState::Started);
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LoopState {
         self.shared.state()
     }
 
@@ -169,7 +169,7 @@ impl EventLoop {
     /// Hooks run in the order of registration, when the queue first runs empty, or at the end if it
     /// never does; they may spawn and add hooks, but not once the end is decided. A hook is a use: a loop that never ran starts to run
     /// its hooks. (If its thread cannot be started they are dropped, and the report says
-    /// [`Failed`](crate::Cause::Failed).)
+    /// [`Failed`](crate::EndCause::Failed).)
     ///
     /// # Errors
     ///
@@ -232,14 +232,14 @@ impl EventLoop {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{Cause, testing::TestLoop};
+    /// use loopgroup::{EndCause, testing::TestLoop};
     /// use std::time::Duration;
     ///
     /// let mut test = TestLoop::new();
     /// test.run_until_stalled();
     /// test.shutdown_gracefully();
     /// test.advance(Duration::from_secs(2)); // in virtual time, and quietly
-    /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Quiet);
+    /// assert_eq!(test.report().unwrap().loops()[0].cause(), EndCause::Quiet);
     /// ```
     pub fn shutdown_gracefully(&self) -> TerminationFuture {
         self.request(ShutdownRequest::Graceful {

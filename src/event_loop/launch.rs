@@ -27,7 +27,7 @@ use crate::event_loop::lifecycle::{self, Begin, Phase, Start};
 use crate::event_loop::shared::{LoopParts, Mail, Message, Shared};
 use crate::event_loop::terms::EndCondition;
 use crate::panic::PanicSite;
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::thread;
 use crate::sync::{self, Arc};
 use crate::this_thread;
@@ -285,10 +285,10 @@ impl Shared {
         }
         self.drop_mail(mail);
         let cause = match terms.map(|terms| terms.until) {
-            _ if lost => Cause::Failed,
-            Some(EndCondition::Drained(_)) => Cause::Drained,
-            Some(EndCondition::Now) => Cause::Now,
-            _ => Cause::Idle,
+            _ if lost => EndCause::Failed,
+            Some(EndCondition::Drained(_)) => EndCause::Drained,
+            Some(EndCondition::Now) => EndCause::Now,
+            _ => EndCause::Idle,
         };
         let error = failure.or(start_error);
         let ending = Ending {

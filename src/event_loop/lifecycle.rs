@@ -1,6 +1,6 @@
 //! The life of a loop, in one place: what it is doing, what was asked of it, and so what it accepts.
 //!
-//! A [`Life`] is the gate of its loop's inbox and lives under the inbox' lock. The public [`State`] is read off it
+//! A [`Life`] is the gate of its loop's inbox and lives under the inbox' lock. The public [`LoopState`] is read off it
 //! ([`state_of`]), and every submission is let in or refused by it: the two cannot differ.
 //!
 //! ```text
@@ -33,10 +33,10 @@ use std::io;
 use crate::error::RejectReason;
 use crate::event_loop::hooks::Hooks;
 use crate::event_loop::inbox::Gate;
-use crate::event_loop::state::State;
+use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownRequest, ShutdownTerms};
 use crate::reactor::Driver;
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::thread::ThreadId;
 use std::time::Instant;
 
@@ -51,7 +51,7 @@ pub(crate) enum Phase {
     /// It works and accepts as before, until its terms are met.
     ShuttingDown,
     /// Its end is decided: it takes no new work, and cancels what is left.
-    Draining(Cause),
+    Draining(EndCause),
     /// Every task has ended; nothing passes.
     Sealed,
     /// Its report is made.
@@ -126,7 +126,7 @@ impl Life {
     }
 
     /// The cause of the end, once that is decided and the loop has to carry it out.
-    pub(crate) fn decided(&self) -> Option<Cause> {
+    pub(crate) fn decided(&self) -> Option<EndCause> {
         match self.phase {
             Phase::Draining(cause) => Some(cause),
             _ => None,
@@ -251,7 +251,7 @@ impl Life {
         self.start_error = None;
         self.phase = match self.terms().map(|terms| terms.until) {
             None => Phase::Running,
-            Some(EndCondition::Now) => Phase::Draining(Cause::Now),
+            Some(EndCondition::Now) => Phase::Draining(EndCause::Now),
             Some(_) => Phase::ShuttingDown,
         };
     }
@@ -277,7 +277,7 @@ impl Life {
     }
 
     /// Decides the end: nothing new from here on.
-    pub(crate) fn close(&mut self, cause: Cause) {
+    pub(crate) fn close(&mut self, cause: EndCause) {
         if let Phase::Running | Phase::ShuttingDown = self.phase {
             self.phase = Phase::Draining(cause);
         }
@@ -348,13 +348,13 @@ impl Gate for Life {
 }
 
 /// The public state, of what a life shows.
-pub(crate) fn state_of(shown: u8) -> State {
+pub(crate) fn state_of(shown: u8) -> LoopState {
     match shown {
-        UNUSED => State::NotStarted,
-        RUNNING => State::Started,
-        UNUSED_AND_LEAVING | SHUTTING_DOWN => State::ShuttingDown,
-        DRAINING | SEALED => State::Shutdown,
-        _ => State::Terminated,
+        UNUSED => LoopState::NotStarted,
+        RUNNING => LoopState::Started,
+        UNUSED_AND_LEAVING | SHUTTING_DOWN => LoopState::ShuttingDown,
+        DRAINING | SEALED => LoopState::Shutdown,
+        _ => LoopState::Terminated,
     }
 }
 

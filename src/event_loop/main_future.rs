@@ -13,7 +13,7 @@ use crate::event_loop::shared::{LoopParts, Shared};
 use crate::event_loop::terms::ShutdownRequest;
 use crate::event_loop::{budget, context};
 use crate::panic::PanicSite;
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::this_thread;
 use crate::unwind::{Payload, contain};
@@ -46,11 +46,11 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {
                         outcome = Main::Done(value);
-                        break (Cause::Now, None);
+                        break (EndCause::Now, None);
                     }
                     Err(payload) => {
                         outcome = Main::Panicked(payload);
-                        break (Cause::Now, None);
+                        break (EndCause::Now, None);
                     }
                 }
             }
@@ -59,7 +59,7 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
                 Ok(Some(cause)) => break (cause, None),
                 Err(error) => {
                     outcome = Main::Ended(Some(io::Error::new(error.kind(), error.to_string())));
-                    break (Cause::Failed, Some(error));
+                    break (EndCause::Failed, Some(error));
                 }
             }
         };

@@ -41,7 +41,7 @@ use crate::event_loop::shared::{LoopParts, Mail};
 use crate::event_loop::shutdown::{self, Outlook, ShuttingDown};
 use crate::panic::PanicSite;
 use crate::reactor::{Driver, WaitUntil};
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::Arc;
 use crate::this_thread;
 use crate::trace;
@@ -62,13 +62,13 @@ pub(crate) fn run_loop(parts: LoopParts) {
     let pinned = pin.map_or(Ok(()), |pin| pin(shared.index));
     drive(parts, |runner| {
         if let Err(error) = pinned {
-            return (Cause::Failed, Some(error));
+            return (EndCause::Failed, Some(error));
         }
         loop {
             match runner.turn(|| true) {
                 Ok(None) => {}
                 Ok(Some(cause)) => return (cause, None),
-                Err(error) => return (Cause::Failed, Some(error)),
+                Err(error) => return (EndCause::Failed, Some(error)),
             }
         }
     });
@@ -77,7 +77,7 @@ pub(crate) fn run_loop(parts: LoopParts) {
 /// Sets a loop up, lets `body` drive it, and takes it down again, whatever `body` does.
 pub(super) fn drive(
     parts: LoopParts,
-    body: impl FnOnce(&mut Runner) -> (Cause, Option<io::Error>),
+    body: impl FnOnce(&mut Runner) -> (EndCause, Option<io::Error>),
 ) {
     let mut runner = Runner::new(parts);
     let entered = context::enter_loop(&runner.local).expect("the caller has looked");
@@ -89,7 +89,7 @@ pub(super) fn drive(
         Err(payload) => {
             let error = io::Error::other(format!("event loop panicked: {}", message(&*payload)));
             discard(payload);
-            (Cause::Failed, Some(error))
+            (EndCause::Failed, Some(error))
         }
     };
     runner.end(cause, error, guard, entered);
@@ -123,7 +123,7 @@ enum Mode {
 pub(crate) enum Next {
     /// Wait, until then at most.
     Rest(Option<WaitUntil>),
-    End(Cause),
+    End(EndCause),
 }
 
 impl Runner {
@@ -150,7 +150,7 @@ impl Runner {
     }
 
     /// One turn; `Some` if it was the last. `may_sleep` is asked just before the loop would.
-    pub(super) fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<Cause>> {
+    pub(super) fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<EndCause>> {
         match self.work() {
             Next::End(cause) => Ok(Some(cause)),
             Next::Rest(until) => self.rest(until, may_sleep).map(|()| None),
@@ -377,7 +377,7 @@ impl Runner {
     /// Takes the loop down, in its context, and announces its end as the very last thing.
     pub(crate) fn end(
         self,
-        cause: Cause,
+        cause: EndCause,
         error: Option<io::Error>,
         guard: Option<Box<dyn Any>>,
         entered: LoopGuard,

@@ -21,7 +21,7 @@ use crate::event_loop::counters::{Counters, PendingLimit};
 
 use crate::event_loop::inbox::{self, Batch, Inbox, Ring, Urgency};
 use crate::event_loop::lifecycle::{self, Life};
-use crate::event_loop::state::State;
+use crate::event_loop::state::LoopState;
 
 use crate::metrics::gauges::Gauges;
 use crate::panic::PanicReporter;
@@ -145,7 +145,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Returns the public state of the loop.
     #[inline]
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> LoopState {
         lifecycle::state_of(self.inbox.shown())
     }
 

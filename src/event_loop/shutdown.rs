@@ -33,7 +33,7 @@ use crate::event_loop::shared::{InboxGuard, Mail, Shared};
 use crate::event_loop::terms::{DrainScope, EndCondition, ShutdownRequest, ShutdownTerms};
 use crate::panic::PanicSite;
 use crate::reactor::Driver;
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::{Arc, thread};
 use crate::trace;
 
@@ -80,7 +80,7 @@ pub(crate) enum Outlook {
     /// Go on; wait until this moment at most.
     Wait(Option<Instant>),
     /// The gate is closed: take the loop down.
-    End(Cause),
+    End(EndCause),
 }
 
 /// A loop that shuts down, as its own thread sees it.
@@ -169,8 +169,8 @@ impl ShuttingDown {
             EndCondition::Drained(_) | EndCondition::Now => None,
         };
         if idle && quiet_at.is_some_and(|quiet_at| now >= quiet_at) {
-            if shared.close_if_empty(Cause::Quiet) {
-                return Outlook::End(Cause::Quiet);
+            if shared.close_if_empty(EndCause::Quiet) {
+                return Outlook::End(EndCause::Quiet);
             }
             return Outlook::Wait(Some(now));
         }
@@ -184,11 +184,11 @@ impl ShuttingDown {
     }
 
     /// A loop at rest ends, if its terms say so; if it drains with its group, that decides.
-    fn rest(&mut self, local: &Local, terms: &ShutdownTerms) -> Option<Cause> {
+    fn rest(&mut self, local: &Local, terms: &ShutdownTerms) -> Option<EndCause> {
         let shared = &local.shared;
         let cause = match terms.until {
-            EndCondition::Drained(DrainScope::Loop) => Cause::Drained,
-            EndCondition::Quiet(_) if shared.is_unreachable() => Cause::Idle,
+            EndCondition::Drained(DrainScope::Loop) => EndCause::Drained,
+            EndCondition::Quiet(_) if shared.is_unreachable() => EndCause::Idle,
             EndCondition::Quiet(_)
             | EndCondition::Drained(DrainScope::Group)
             | EndCondition::Now => {
@@ -203,16 +203,16 @@ impl ShuttingDown {
 }
 
 /// Closes the gate at the deadline: of all loops, if they drain together.
-fn time_out(shared: &Shared, terms: &ShutdownTerms) -> Cause {
+fn time_out(shared: &Shared, terms: &ShutdownTerms) -> EndCause {
     if terms.until == EndCondition::Drained(DrainScope::Group) {
         shared.parent.time_out();
     }
-    shared.close(Cause::Timeout)
+    shared.close(EndCause::Timeout)
 }
 
 impl Shared {
     /// Closes the gate, unless something has come in since the loop looked: then it goes on.
-    fn close_if_empty(&self, cause: Cause) -> bool {
+    fn close_if_empty(&self, cause: EndCause) -> bool {
         let mut guard = self.inbox.lock();
         let empty = guard.is_empty() && guard.gate().hooks.is_empty();
         if empty {
@@ -222,7 +222,7 @@ impl Shared {
     }
 
     /// Closes the gate, and returns the cause: that of whoever closed it first.
-    fn close(&self, cause: Cause) -> Cause {
+    fn close(&self, cause: EndCause) -> EndCause {
         self.parent.note_leaving();
         let mut guard = self.inbox.lock();
         guard.edit(|life| {
@@ -268,14 +268,14 @@ pub(crate) fn take_down(
     local: &Rc<Local>,
     driver: &mut Driver,
     mail: &mut Mail,
-    cause: Cause,
-) -> Cause {
+    cause: EndCause,
+) -> EndCause {
     let shared = &local.shared;
     // It may rest as far as the group knows, and hooks and tasks of it run once more.
     shared.parent.note_busy(shared.index);
     let decided = shared.close(cause);
     // A loop that fails has failed, whatever was asked of it.
-    let cause = if cause == Cause::Failed {
+    let cause = if cause == EndCause::Failed {
         cause
     } else {
         decided
@@ -288,7 +288,7 @@ pub(crate) fn take_down(
     local.close_channels();
     local.run_io_once();
     local.collect(mail);
-    if !matches!(cause, Cause::Timeout | Cause::Now | Cause::Failed) {
+    if !matches!(cause, EndCause::Timeout | EndCause::Now | EndCause::Failed) {
         // What was accepted, or woken, between the last look and the gate gets its run. It is taken
         // out first, or a task that wakes itself would take the run of one in a later lane.
         let accepted: Vec<_> = std::iter::from_fn(|| local.next_of_any()).collect();

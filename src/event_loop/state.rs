@@ -7,6 +7,8 @@
 //!        └─────────────────────request (never used, no hooks)──────────────────────────────▲
 //! ```
 
+use std::fmt;
+
 use crate::sync::{AtomicU8, Ordering};
 
 /// The lifecycle state of a loop; later states are greater.
@@ -14,20 +16,21 @@ use crate::sync::{AtomicU8, Ordering};
 /// # Examples
 ///
 /// ```
-/// use loopgroup::{EventLoopGroup, State};
+/// use loopgroup::{EventLoopGroup, LoopState};
 ///
 /// let group = EventLoopGroup::new(1)?;
 /// let ev = group.next().clone();
-/// assert_eq!(ev.state(), State::NotStarted);
+/// assert_eq!(ev.state(), LoopState::NotStarted);
 /// group.start()?;
-/// assert_eq!(ev.state(), State::Started);
+/// assert_eq!(ev.state(), LoopState::Started);
 /// group.shutdown_now().wait();
-/// assert!(ev.state() > State::ShuttingDown);
+/// assert!(ev.state() > LoopState::ShuttingDown);
+/// assert_eq!(ev.state().to_string(), "terminated");
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum LoopState {
     /// The loop has a reactor but no thread yet; the first use starts it.
     NotStarted,
     /// The loop runs.
@@ -40,10 +43,10 @@ pub enum State {
     Terminated,
 }
 
-impl State {
+impl LoopState {
     /// Returns whether a shutdown was requested.
     pub fn is_shutting_down(self) -> bool {
-        self >= State::ShuttingDown
+        self >= LoopState::ShuttingDown
     }
 
     /// Returns whether new work is refused.
@@ -51,21 +54,33 @@ impl State {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::State;
+    /// use loopgroup::LoopState;
     ///
-    /// let answers = |state: State| (state.is_shutting_down(), state.is_shutdown(), state.is_terminated());
-    /// assert_eq!(answers(State::Started), (false, false, false));
-    /// assert_eq!(answers(State::ShuttingDown), (true, false, false)); // still accepts
-    /// assert_eq!(answers(State::Shutdown), (true, true, false));
-    /// assert_eq!(answers(State::Terminated), (true, true, true));
+    /// let answers = |state: LoopState| (state.is_shutting_down(), state.is_shutdown(), state.is_terminated());
+    /// assert_eq!(answers(LoopState::Started), (false, false, false));
+    /// assert_eq!(answers(LoopState::ShuttingDown), (true, false, false)); // still accepts
+    /// assert_eq!(answers(LoopState::Shutdown), (true, true, false));
+    /// assert_eq!(answers(LoopState::Terminated), (true, true, true));
     /// ```
     pub fn is_shutdown(self) -> bool {
-        self >= State::Shutdown
+        self >= LoopState::Shutdown
     }
 
     /// Returns whether the loop has ended.
     pub fn is_terminated(self) -> bool {
-        self == State::Terminated
+        self == LoopState::Terminated
+    }
+}
+
+impl fmt::Display for LoopState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            LoopState::NotStarted => "not started",
+            LoopState::Started => "started",
+            LoopState::ShuttingDown => "shutting down",
+            LoopState::Shutdown => "shut down",
+            LoopState::Terminated => "terminated",
+        })
     }
 }
 
@@ -75,22 +90,22 @@ pub(crate) struct StateCell(AtomicU8);
 
 impl StateCell {
     pub(crate) fn new() -> StateCell {
-        StateCell(AtomicU8::new(State::NotStarted as u8))
+        StateCell(AtomicU8::new(LoopState::NotStarted as u8))
     }
 
-    pub(crate) fn get(&self) -> State {
+    pub(crate) fn get(&self) -> LoopState {
         // Acquire pairs with the Release in `advance`.
         match self.0.load(Ordering::Acquire) {
-            0 => State::NotStarted,
-            1 => State::Started,
-            2 => State::ShuttingDown,
-            3 => State::Shutdown,
-            _ => State::Terminated,
+            0 => LoopState::NotStarted,
+            1 => LoopState::Started,
+            2 => LoopState::ShuttingDown,
+            3 => LoopState::Shutdown,
+            _ => LoopState::Terminated,
         }
     }
 
     /// Moves forward to `state`, unless the current state is that or a later one.
-    pub(crate) fn advance(&self, state: State) {
+    pub(crate) fn advance(&self, state: LoopState) {
         self.0.fetch_max(state as u8, Ordering::AcqRel);
     }
 }
@@ -102,23 +117,26 @@ mod tests {
     #[test]
     fn a_state_never_goes_back() {
         let cell = StateCell::new();
-        cell.advance(State::Shutdown);
-        cell.advance(State::Started);
-        assert_eq!(cell.get(), State::Shutdown);
+        cell.advance(LoopState::Shutdown);
+        cell.advance(LoopState::Started);
+        assert_eq!(cell.get(), LoopState::Shutdown);
     }
 
     #[test]
     fn each_predicate_holds_from_its_state_on() {
-        use State::{NotStarted, Shutdown, ShuttingDown, Started, Terminated};
+        use LoopState::{NotStarted, Shutdown, ShuttingDown, Started, Terminated};
         let all = [NotStarted, Started, ShuttingDown, Shutdown, Terminated];
-        let table = |ask: fn(State) -> bool| all.map(ask);
+        let table = |ask: fn(LoopState) -> bool| all.map(ask);
         assert_eq!(
-            table(State::is_shutting_down),
+            table(LoopState::is_shutting_down),
             [false, false, true, true, true]
         );
-        assert_eq!(table(State::is_shutdown), [false, false, false, true, true]);
         assert_eq!(
-            table(State::is_terminated),
+            table(LoopState::is_shutdown),
+            [false, false, false, true, true]
+        );
+        assert_eq!(
+            table(LoopState::is_terminated),
             [false, false, false, false, true]
         );
     }

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::error::RejectReason;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
-use crate::event_loop::state::State;
+use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, ShutdownRequest};
 use crate::group::end::GroupEnd;
 use crate::panic::{PanicReporter, PanicSite};
@@ -134,8 +134,8 @@ impl GroupCore {
     /// accept, else any.
     #[cold]
     fn next_of_some(&self) -> &EventLoop {
-        let below = |limit: State| self.loops.iter().filter(move |one| one.state() < limit);
-        let limits = [State::ShuttingDown, State::Shutdown];
+        let below = |limit: LoopState| self.loops.iter().filter(move |one| one.state() < limit);
+        let limits = [LoopState::ShuttingDown, LoopState::Shutdown];
         let limit = limits
             .into_iter()
             .find(|&limit| below(limit).next().is_some());

@@ -28,7 +28,7 @@ use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::{Asked, Phase};
 use crate::event_loop::shared::{InboxGuard, Shared};
 use crate::event_loop::terms::{DrainScope, EndCondition, ShutdownRequest};
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use crate::termination::Termination;
 
@@ -115,9 +115,9 @@ impl GroupEnd {
         };
         let drained = loops.iter().zip(&guards).all(at_rest);
         let cause = if drained {
-            Cause::Drained
+            EndCause::Drained
         } else {
-            Cause::Timeout
+            EndCause::Timeout
         };
         let rings = close_members(&mut guards, cause);
         drop(guards);
@@ -173,7 +173,7 @@ impl GroupEnd {
             .iter()
             .all(|guard| guard.is_empty() && guard.gate().hooks.is_empty());
         let rings = if over {
-            close_members(&mut guards, Cause::Drained)
+            close_members(&mut guards, EndCause::Drained)
         } else {
             Vec::new()
         };
@@ -195,7 +195,7 @@ fn lock_all(loops: &[Arc<Shared>]) -> Vec<InboxGuard<'_>> {
 }
 
 /// Closes the gates of the loops that drain with their group.
-fn close_members(guards: &mut [InboxGuard<'_>], cause: Cause) -> Vec<Ring> {
+fn close_members(guards: &mut [InboxGuard<'_>], cause: EndCause) -> Vec<Ring> {
     let close = |guard: &mut InboxGuard<'_>| {
         let life = guard.gate();
         let drains =

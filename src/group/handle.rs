@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::handle::EventLoop;
-use crate::event_loop::state::State;
+use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::group::core::{GroupCore, HandleToken};
 use crate::sync::Arc;
@@ -120,11 +120,11 @@ impl EventLoopGroup {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{EventLoopGroup, State};
+    /// use loopgroup::{EventLoopGroup, LoopState};
     ///
     /// let group = EventLoopGroup::new(2)?;
     /// group.start()?; // the first request will not have to wait for a thread
-    /// assert!(group.loops().iter().all(|ev| ev.state() == State::Started));
+    /// assert!(group.loops().iter().all(|ev| ev.state() == LoopState::Started));
     /// # std::io::Result::Ok(())
     /// ```
     pub fn start(&self) -> io::Result<()> {
@@ -265,6 +265,72 @@ impl EventLoopGroup {
         self.core.try_spawn(future)
     }
 
+    /// Spawns a future on the loop with this index, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason, [`NoSuchLoop`](RejectReason::NoSuchLoop) among them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, RejectReason};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let task = group.try_spawn_on(1, async { 7 })?;
+    /// assert_eq!(group.block_on(task).unwrap(), 7);
+    /// let refused = group.try_spawn_on(2, async { 7 }).unwrap_err();
+    /// assert_eq!(refused.reason(), RejectReason::NoSuchLoop);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn try_spawn_on<F>(
+        &self,
+        index: usize,
+        future: F,
+    ) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        match self.core.loops.get(index) {
+            Some(one) => one.try_spawn(future),
+            None => {
+                self.core.end.termination.count_rejected();
+                Err(Rejected::new(future, RejectReason::NoSuchLoop))
+            }
+        }
+    }
+
+    /// As [`spawn_with`](EventLoopGroup::spawn_with), or hands `init` back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the closure and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let task = group.try_spawn_with(|| {
+    ///     let text = Rc::new("made at home");
+    ///     async move { text.len() }
+    /// })?;
+    /// assert_eq!(group.block_on(task).unwrap(), 12);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.core.try_spawn_with(init)
+    }
+
     /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
     ///
     /// The loops go on to work and to accept until nothing has happened for the quiet period, or
@@ -327,13 +393,13 @@ impl EventLoopGroup {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{Cause, EventLoopGroup};
+    /// use loopgroup::{EndCause, EventLoopGroup};
     /// use std::time::Duration;
     ///
     /// let group = EventLoopGroup::new(1)?;
     /// group.spawn(async { for _ in 0..100 { loopgroup::yield_now().await } });
     /// let report = group.drain(Duration::from_secs(10)).wait();
-    /// assert_eq!(report.loops()[0].cause(), Cause::Drained);
+    /// assert_eq!(report.loops()[0].cause(), EndCause::Drained);
     /// assert_eq!((report.completed(), report.cancelled()), (1, 0));
     /// # std::io::Result::Ok(())
     /// ```
@@ -356,20 +422,20 @@ impl EventLoopGroup {
 
     /// Says whether a shutdown of every loop was requested.
     pub fn is_shutting_down(&self) -> bool {
-        self.all(State::is_shutting_down)
+        self.all(LoopState::is_shutting_down)
     }
 
     /// Says whether every loop refuses new work.
     pub fn is_shutdown(&self) -> bool {
-        self.all(State::is_shutdown)
+        self.all(LoopState::is_shutdown)
     }
 
     /// Says whether every loop has ended.
     pub fn is_terminated(&self) -> bool {
-        self.all(State::is_terminated)
+        self.all(LoopState::is_terminated)
     }
 
-    fn all(&self, ask: fn(State) -> bool) -> bool {
+    fn all(&self, ask: fn(LoopState) -> bool) -> bool {
         self.core.loops.iter().all(|one| ask(one.state()))
     }
 

@@ -12,7 +12,7 @@ use crate::event_loop::shared::{LoopParts, Parent, Shared};
 use crate::group::core::{GroupCore, HandleToken};
 use crate::group::end::GroupEnd;
 use crate::panic::PanicSite;
-use crate::reject_policy::{RejectPolicy, Verdict};
+use crate::reject_policy::{RejectPolicy, RejectVerdict};
 use crate::report::LoopReport;
 use crate::sync::{Arc, Weak, thread};
 use crate::termination::ThreadSlot;
@@ -66,14 +66,8 @@ impl Parent for GroupParent {
                 thread::sleep(*interval);
                 true
             }
-            RejectPolicy::Custom(decide) => {
-                let this = EventLoop::new(one);
-                let verdict = one
-                    .panics
-                    .call(PanicSite::RejectPolicy, || decide(&this, attempt));
-                // On the loop itself a retry cannot succeed: the queue moves only when the caller returns.
-                verdict == Some(Verdict::Retry) && !this.in_event_loop()
-            }
+            RejectPolicy::Custom(decide) => ask(one, attempt, decide),
+            RejectPolicy::Closure(decide) => ask(one, attempt, &*decide.0),
         }
     }
 
@@ -124,4 +118,14 @@ impl Parent for GroupParent {
     fn report(&self, report: LoopReport) {
         self.end.termination.child_done(report.index, report);
     }
+}
+
+/// Asks a policy of the user's.
+fn ask(one: &Arc<Shared>, attempt: u32, decide: impl Fn(&EventLoop, u32) -> RejectVerdict) -> bool {
+    let this = EventLoop::new(one);
+    let verdict = one
+        .panics
+        .call(PanicSite::RejectPolicy, || decide(&this, attempt));
+    // On the loop itself a retry cannot succeed: the queue moves only when the caller returns.
+    verdict == Some(RejectVerdict::Retry) && !this.in_event_loop()
 }

@@ -26,10 +26,10 @@
 //! # std::io::Result::Ok(())
 //! ```
 
-pub use mio::Interest;
-
+pub(crate) mod interest;
 pub(crate) mod registered;
 pub(crate) mod waiter;
 pub(crate) mod watched;
 
+pub use interest::Interest;
 pub use registered::Registered;

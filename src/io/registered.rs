@@ -15,11 +15,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::task::{Context, Poll, ready};
 
-use mio::Interest;
-
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Watched;
+use crate::io::interest::Interest;
 use crate::io::watched::shut;
 use crate::reactor::direction::Direction;
 use crate::reactor::source::{Enlisted, Readiness, Source, Tick};
@@ -180,7 +179,8 @@ impl<T: AsFd> Registered<T> {
         let Some(source) = self.watched.source() else {
             return operation(self.get_ref());
         };
-        let looks = directions(interest)
+        let looks = interest
+            .directions()
             .map(|direction| direction.map(|direction| (direction, source.readiness(direction))));
         let mut ready = [None; 2];
         for (ready, look) in ready.iter_mut().zip(looks) {
@@ -358,15 +358,6 @@ impl<T: AsFd + fmt::Debug> fmt::Debug for Registered<T> {
             .field("event_loop", &home)
             .finish()
     }
-}
-
-/// The directions of an interest: everything but writing counts as reading.
-fn directions(interest: Interest) -> [Option<Direction>; 2] {
-    let reads = interest.remove(Interest::WRITABLE).is_some();
-    [
-        reads.then_some(Direction::Read),
-        interest.is_writable().then_some(Direction::Write),
-    ]
 }
 
 pub(super) fn would_block<R>(result: &io::Result<R>) -> bool {

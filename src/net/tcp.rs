@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::io::{AsyncRead, AsyncWrite};
-use mio::Interest;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each, try_each_with_limit};
 use crate::net::incoming::Incoming;

@@ -4,10 +4,9 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use mio::Interest;
-
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::io::interest::Interest;
 use crate::io::registered::Registered;
 use crate::net::addr::{ToSocketAddrs, try_each};
 use crate::reactor::direction::Direction;

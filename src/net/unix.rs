@@ -12,11 +12,11 @@ use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::io::{AsyncRead, AsyncWrite};
-use mio::Interest;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::io::waiter::Waiter;
 use crate::net::backoff::Backoff;

@@ -5,9 +5,8 @@ use std::io;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
-use mio::Interest;
-
 use crate::event_loop::handle::EventLoop;
+use crate::io::interest::Interest;
 use crate::io::registered::Registered;
 use crate::net::backoff::Backoff;
 use crate::net::unix::{cannot_bind, unnamed_address};

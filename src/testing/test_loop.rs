@@ -51,7 +51,7 @@ pub(super) fn add_capped(now: Instant, duration: Duration) -> Instant {
 /// A shutdown of minutes, tested in microseconds:
 ///
 /// ```
-/// use loopgroup::{Cause, testing::TestLoop};
+/// use loopgroup::{EndCause, testing::TestLoop};
 /// use std::time::Duration;
 ///
 /// let minute = Duration::from_secs(60);
@@ -64,7 +64,7 @@ pub(super) fn add_capped(now: Instant, duration: Duration) -> Instant {
 /// assert!(test.report().is_none());
 /// test.advance(Duration::from_nanos(1));
 /// let report = test.report().unwrap();
-/// assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+/// assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
 /// assert_eq!(report.elapsed(), minute * 3 / 2);
 /// ```
 pub struct TestLoop {
@@ -138,14 +138,14 @@ impl TestLoop {
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{Cause, testing::TestLoop};
+    /// use loopgroup::{EndCause, testing::TestLoop};
     ///
     /// let mut test = TestLoop::new();
     /// test.run_until_stalled();
     /// assert_eq!(test.group().len(), 1);
     /// test.let_go(); // the last handle: requests a shutdown
     /// test.run_until_stalled();
-    /// assert_eq!(test.report().unwrap().loops()[0].cause(), Cause::Idle);
+    /// assert_eq!(test.report().unwrap().loops()[0].cause(), EndCause::Idle);
     /// ```
     pub fn let_go(&mut self) {
         self.group = None;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use loopgroup::{
-    EventLoop, EventLoopGroup, RejectReason, State, block_on, run, spawn, spawn_local,
+    EventLoop, EventLoopGroup, LoopState, RejectReason, block_on, run, spawn, spawn_local,
     try_spawn_local, yield_now,
 };
 
@@ -54,14 +54,14 @@ fn the_thread_is_a_loop_inside_and_ordinary_afterwards() {
         let ev = run(async {
             let ev = here();
             assert!(ev.in_event_loop());
-            assert_eq!((ev.index(), ev.state()), (0, State::Started));
+            assert_eq!((ev.index(), ev.state()), (0, LoopState::Started));
             assert_eq!(ev.parent().unwrap().len(), 1);
             ev
         })
         .unwrap();
         assert_ordinary();
         assert!(!ev.in_event_loop());
-        assert_eq!(ev.state(), State::Terminated);
+        assert_eq!(ev.state(), LoopState::Terminated);
         let rejected = ev.execute(|| ()).unwrap_err();
         assert_eq!(rejected.reason(), RejectReason::ShutDown);
         assert!(ev.parent().is_none());

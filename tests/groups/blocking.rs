@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use loopgroup::blocking::{BlockingGroup, WhenFull, unblock};
 use loopgroup::{
-    Cause, EventLoopGroup, JoinHandle, RejectReason, State, TerminationReport, block_on,
+    EndCause, EventLoopGroup, JoinHandle, LoopState, RejectReason, TerminationReport, block_on,
 };
 
 use crate::util::{self, Door, DropCount, alone, entries, eventually, within};
@@ -46,7 +46,7 @@ fn figures(report: &TerminationReport) -> [u64; 5] {
 }
 
 #[track_caller]
-fn assert_ended(report: &TerminationReport, cause: Cause, expected: [u64; 5]) {
+fn assert_ended(report: &TerminationReport, cause: EndCause, expected: [u64; 5]) {
     assert_eq!(report.loops().len(), 1);
     assert_eq!(report.loops()[0].cause(), cause);
     assert_eq!(figures(report), expected);
@@ -175,16 +175,16 @@ fn an_unused_group_ends_at_once_and_without_a_thread() {
             1 => group.drain(LONG),
             _ => group.shutdown_now(),
         };
-        for (n, cause) in [Cause::Idle, Cause::Drained, Cause::Now]
+        for (n, cause) in [EndCause::Idle, EndCause::Drained, EndCause::Now]
             .into_iter()
             .enumerate()
         {
             let group = BlockingGroup::new(3).unwrap();
-            assert_eq!(group.state(), State::NotStarted);
+            assert_eq!(group.state(), LoopState::NotStarted);
             let report = end(&group, n).wait();
             assert_ended(&report, cause, [0; 5]);
             assert!(!report.loops()[0].started());
-            assert_eq!((group.threads(), group.state()), (0, State::Terminated));
+            assert_eq!((group.threads(), group.state()), (0, LoopState::Terminated));
             // A second request only observes.
             assert_ended(&group.shutdown_now().wait(), cause, [0; 5]);
         }
@@ -205,7 +205,7 @@ fn drain_waits_for_jobs_that_run_and_jobs_that_wait() {
         block_on(first).unwrap();
         assert_eq!(block_on(second).unwrap(), 2);
         assert_eq!(block_on(third).unwrap(), 3, "it accepts until the end");
-        assert_ended(&end.wait(), Cause::Drained, [3, 3, 0, 0, 0]);
+        assert_ended(&end.wait(), EndCause::Drained, [3, 3, 0, 0, 0]);
         assert!(group.is_terminated());
         let rejected = group.try_spawn(|| 5).unwrap_err();
         assert_eq!(rejected.reason(), RejectReason::ShutDown);
@@ -227,7 +227,7 @@ fn a_graceful_shutdown_keeps_its_quiet_period_and_accepts_meanwhile() {
             .try_spawn(Instant::now)
             .map(|job| block_on(job).unwrap());
         let report = end.wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+        assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
         let since = late.as_ref().copied().unwrap_or(begun);
         assert!(since.elapsed() >= quiet);
         assert_eq!(report.completed(), 1 + u64::from(late.is_ok()));
@@ -247,7 +247,7 @@ fn the_quiet_period_does_not_run_while_a_job_does() {
         assert!(end.wait_timeout(Duration::from_millis(20)).is_none());
         assert_eq!(block_on(group.spawn(|| 1)).unwrap(), 1);
         release.open();
-        assert_ended(&end.wait(), Cause::Quiet, [2, 2, 0, 0, 0]);
+        assert_ended(&end.wait(), EndCause::Quiet, [2, 2, 0, 0, 0]);
     });
 }
 
@@ -272,7 +272,7 @@ fn now_cancels_what_waits_and_awaits_what_runs() {
         assert!(end.wait_timeout(Duration::from_millis(5)).is_none());
         release.open();
         block_on(running).unwrap();
-        assert_ended(&end.wait(), Cause::Now, [5, 1, 0, 4, 0]);
+        assert_ended(&end.wait(), EndCause::Now, [5, 1, 0, 4, 0]);
     });
 }
 
@@ -285,7 +285,7 @@ fn now_shortens_a_shutdown_under_way() {
         drop(group.drain(LONG));
         assert!(end.wait_timeout(Duration::from_millis(5)).is_none());
         drop(group.shutdown_now());
-        assert_ended(&end.wait(), Cause::Now, [1, 1, 0, 0, 0]);
+        assert_ended(&end.wait(), EndCause::Now, [1, 1, 0, 0, 0]);
     });
 }
 
@@ -312,7 +312,7 @@ fn at_the_timeout_jobs_that_have_not_begun_are_cancelled() {
             assert!(block_on(job).unwrap_err().is_cancelled());
         }
         assert_eq!(ran.load(Ordering::SeqCst), 0);
-        assert_ended(&end.wait(), Cause::Timeout, [4, 1, 0, 3, 0]);
+        assert_ended(&end.wait(), EndCause::Timeout, [4, 1, 0, 3, 0]);
     });
 }
 
@@ -330,7 +330,7 @@ fn after_the_timeout_a_submission_is_refused_while_a_job_still_runs() {
         assert!(group.is_shutdown());
         assert!(block_on(waiting).unwrap_err().is_cancelled());
         release.open();
-        assert_ended(&end.wait(), Cause::Timeout, [2, 1, 0, 1, 1]);
+        assert_ended(&end.wait(), EndCause::Timeout, [2, 1, 0, 1, 1]);
     });
 }
 
@@ -339,7 +339,7 @@ fn after_the_timeout_a_submission_is_refused_while_a_job_still_runs() {
 fn assert_overrun(report: &TerminationReport, running: u64) {
     let ended = report.completed() + report.panicked() + report.cancelled();
     assert_eq!(report.accepted(), ended, "{report}");
-    assert_eq!(report.loops()[0].cause(), Cause::Timeout, "{report}");
+    assert_eq!(report.loops()[0].cause(), EndCause::Timeout, "{report}");
     assert_eq!(report.running(), running, "{report}");
     assert_eq!(report.loops()[0].running(), running);
     assert!(!report.is_clean());
@@ -417,7 +417,7 @@ fn the_timeout_is_kept_although_the_idle_thread_that_watched_it_takes_a_job() {
         release.open();
         drop(occupied);
         let report = end.wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert_eq!(report.accepted(), report.completed() + report.cancelled());
     });
 }
@@ -437,7 +437,7 @@ fn now_frees_who_keeps_the_time() {
         release.open();
         block_on(running).unwrap();
         let report = end.wait();
-        assert_ended(&report, Cause::Now, [1, 1, 0, 0, 0]);
+        assert_ended(&report, EndCause::Now, [1, 1, 0, 0, 0]);
         assert!(report.is_clean() && report.running() == 0);
         eventually("all threads are gone", || {
             entries("/proc/self/task") == before
@@ -545,7 +545,7 @@ fn the_end_waits_for_the_destructors_of_cancelled_jobs() {
         let_go.open();
         requester.join().unwrap();
         assert!(block_on(waiting).unwrap_err().is_cancelled());
-        assert_ended(&end.wait(), Cause::Now, [2, 1, 0, 1, 0]);
+        assert_ended(&end.wait(), EndCause::Now, [2, 1, 0, 1, 0]);
     });
 }
 
@@ -564,7 +564,7 @@ fn dropping_the_last_handle_lets_the_jobs_finish() {
         release.open();
         block_on(running).unwrap();
         assert_eq!(block_on(waiting).unwrap(), 8);
-        assert_ended(&end.wait(), Cause::Idle, [2, 2, 0, 0, 0]);
+        assert_ended(&end.wait(), EndCause::Idle, [2, 2, 0, 0, 0]);
     });
 }
 
@@ -583,7 +583,7 @@ fn the_last_handle_may_go_inside_a_job() {
         drop(group);
         go.open();
         assert_eq!(block_on(job).unwrap(), 1);
-        assert_ended(&end.wait(), Cause::Idle, [1, 1, 0, 0, 0]);
+        assert_ended(&end.wait(), EndCause::Idle, [1, 1, 0, 0, 0]);
     });
 }
 
@@ -594,7 +594,7 @@ fn dropping_the_last_handle_ends_a_quiet_period_early() {
         block_on(group.spawn(|| ())).unwrap();
         let end = group.shutdown_gracefully_with(LONG, LONG).unwrap();
         drop(group);
-        assert_ended(&end.wait(), Cause::Idle, [1, 1, 0, 0, 0]);
+        assert_ended(&end.wait(), EndCause::Idle, [1, 1, 0, 0, 0]);
     });
 }
 
@@ -609,7 +609,7 @@ fn a_panic_travels_in_the_handle_and_the_thread_goes_on() {
         let after = block_on(group.spawn(|| thread::current().id())).unwrap();
         assert_eq!(home, after);
         let report = group.drain(LONG).wait();
-        assert_ended(&report, Cause::Drained, [4, 2, 2, 0, 0]);
+        assert_ended(&report, EndCause::Drained, [4, 2, 2, 0, 0]);
         assert!(!report.is_clean());
     });
 }
@@ -635,7 +635,11 @@ fn destructors_that_panic_do_not_reach_the_thread() {
         release.open();
         assert_eq!(block_on(group.spawn(|| 1)).unwrap(), 1);
         // As on a loop: a closure that panics while it is dropped has panicked.
-        assert_ended(&group.drain(LONG).wait(), Cause::Drained, [4, 3, 1, 0, 0]);
+        assert_ended(
+            &group.drain(LONG).wait(),
+            EndCause::Drained,
+            [4, 3, 1, 0, 0],
+        );
     });
 }
 
@@ -654,7 +658,11 @@ fn a_job_aborted_before_it_began_never_runs() {
             group.spawn(count).abort();
         }
         release.open();
-        assert_ended(&group.drain(LONG).wait(), Cause::Drained, [4, 1, 0, 3, 0]);
+        assert_ended(
+            &group.drain(LONG).wait(),
+            EndCause::Drained,
+            [4, 1, 0, 3, 0],
+        );
         assert_eq!((ran.load(Ordering::SeqCst), drops.get()), (0, 3));
     });
 }
@@ -678,7 +686,11 @@ fn cancel_resolves_once_the_closure_is_gone_or_the_job_has_ended() {
         let done = group.spawn(|| 4);
         eventually("it is done", || done.is_finished());
         assert_eq!(block_on(done.cancel()), Some(4));
-        assert_ended(&group.drain(LONG).wait(), Cause::Drained, [3, 2, 0, 1, 0]);
+        assert_ended(
+            &group.drain(LONG).wait(),
+            EndCause::Drained,
+            [3, 2, 0, 1, 0],
+        );
     });
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use loopgroup::blocking::{BlockingGroup, WhenFull};
 use loopgroup::net::Server;
 use loopgroup::{
-    Builder, Chooser, CloseChannels, CorePinning, EventLoopGroup, GroupView, LoopThread,
-    RejectPolicy, RejectReason, State, WaitStrategy, block_on,
+    Builder, Chooser, CloseChannels, CorePinning, EventLoopGroup, GroupView, LoopState, LoopThread,
+    RejectPolicy, RejectReason, WaitStrategy, block_on,
 };
 
 use crate::util::{self, alone, entries, stall, within};
@@ -214,7 +214,7 @@ fn defaults_are_one_loop_per_core_unbounded_and_lazy() {
         assert_eq!(group.len(), cores);
         assert!(!group.is_empty());
         for (index, ev) in group.loops().iter().enumerate() {
-            assert_eq!((ev.index(), ev.state()), (index, State::NotStarted));
+            assert_eq!((ev.index(), ev.state()), (index, LoopState::NotStarted));
         }
         let ev = &group.loops()[0];
         let release = stall(ev);
@@ -431,7 +431,7 @@ fn the_order_of_setters_does_not_matter_to_the_other_builders_either() {
     within(|| {
         let (one, two) = (builder().loops(1), builder().loops(2));
         let (boss, workers) = (one.build().unwrap(), two.build().unwrap());
-        let server = || Server::bind("127.0.0.1:0").unwrap();
+        let server = || Server::new("127.0.0.1:0").unwrap();
         let set = server().boss(&boss).workers(&workers).backlog(7);
         let set = set.max_connections(8).reuse_port(true);
         let back = server().reuse_port(true).max_connections(8);

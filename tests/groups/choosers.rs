@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use loopgroup::net::UdpSocket;
 use loopgroup::{
-    Chooser, EventLoop, EventLoopGroup, GroupView, LeastLoaded, PreferCurrent, RejectReason,
-    RoundRobin, State, block_on,
+    Chooser, EventLoop, EventLoopGroup, GroupView, LeastLoaded, LoopState, PreferCurrent,
+    RejectReason, RoundRobin, block_on,
 };
 
 use crate::util::{eventually, stall, within};
@@ -391,7 +391,7 @@ fn next_prefers_loops_that_stay_and_then_those_that_still_accept() {
             eventually("it is live", || group.loops()[index].live_tasks() == 1);
             drop(group.loops()[index].drain(Duration::from_secs(60)));
         }
-        assert_eq!(group.loops()[1].state(), State::ShuttingDown);
+        assert_eq!(group.loops()[1].state(), LoopState::ShuttingDown);
         assert_eq!(picks(&group, 3), [0; 3]);
         group.loops()[0].shutdown_now().wait();
         let picked = picks(&group, 6);

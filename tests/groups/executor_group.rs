@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loopgroup::{
-    Builder, Cause, EventLoop, EventLoopGroup, JoinHandle, State, WaitStrategy, block_on,
+    Builder, EndCause, EventLoop, EventLoopGroup, JoinHandle, LoopState, WaitStrategy, block_on,
     spawn_local, yield_now,
 };
 
@@ -116,7 +116,7 @@ fn the_whole_interface_works_without_io() {
         seen.sort_by_key(|&(n, _)| n);
         assert_eq!(seen, (1..=5).map(|n| (n, home)).collect::<Vec<_>>());
         assert_eq!((report.hooks_run(), report.cancelled()), (1, 1));
-        assert_eq!(report.loops()[1].cause(), Cause::Drained);
+        assert_eq!(report.loops()[1].cause(), EndCause::Drained);
     });
 }
 
@@ -228,7 +228,7 @@ fn every_wait_strategy_keeps_the_quiet_period() {
             let end = group.shutdown_gracefully_with(quiet, Duration::from_secs(60));
             let report = end.unwrap().wait();
             assert!(begun.elapsed() >= quiet, "{kind}");
-            assert_eq!(report.loops()[0].cause(), Cause::Quiet, "{kind}");
+            assert_eq!(report.loops()[0].cause(), EndCause::Quiet, "{kind}");
         }
     });
 }
@@ -245,7 +245,7 @@ fn every_wait_strategy_keeps_the_timeout() {
             let begun = Instant::now();
             let report = group.drain(timeout).wait();
             assert!(begun.elapsed() >= timeout, "{kind}");
-            assert_eq!(report.loops()[0].cause(), Cause::Timeout, "{kind}");
+            assert_eq!(report.loops()[0].cause(), EndCause::Timeout, "{kind}");
             assert_eq!((report.cancelled(), log.polls()), (1, 1), "{kind}");
             log.assert_home(home);
         }
@@ -296,7 +296,7 @@ fn an_unused_executor_group_ends_without_a_thread() {
             group
                 .loops()
                 .iter()
-                .all(|ev| ev.state() == State::Terminated)
+                .all(|ev| ev.state() == LoopState::Terminated)
         );
     });
 }

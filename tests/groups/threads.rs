@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, LoopThread, PanicSite, RejectReason, State, block_on,
+    EndCause, EventLoop, EventLoopGroup, LoopState, LoopThread, PanicSite, RejectReason, block_on,
 };
 
 use crate::util::{
@@ -49,7 +49,7 @@ fn assert_usable_after_failure(group: &EventLoopGroup, kind: io::ErrorKind) {
     let log = Log::new();
     let rejected = group.try_spawn(Probe::new(&log, async { 4 })).unwrap_err();
     assert_eq!(rejected.reason(), RejectReason::ThreadStart(kind));
-    assert_eq!(group.next().state(), State::NotStarted);
+    assert_eq!(group.next().state(), LoopState::NotStarted);
     assert_eq!((log.polls(), log.drops()), (0, 0));
     let again = group.try_spawn(rejected.into_inner()).unwrap();
     assert_eq!(block_on(again).unwrap(), 4);
@@ -70,8 +70,8 @@ fn threads_start_on_first_use_and_are_gone_after_the_wait() {
             block_on(group.spawn_on(2, async {})).unwrap();
             assert_eq!(entries(TASKS), before + 1);
             let states: Vec<_> = group.loops().iter().map(EventLoop::state).collect();
-            let unused = State::NotStarted;
-            assert_eq!(states, [unused, unused, State::Started, unused]);
+            let unused = LoopState::NotStarted;
+            assert_eq!(states, [unused, unused, LoopState::Started, unused]);
             group.start().unwrap();
             assert_eq!(entries(TASKS), before + 4);
             let observer = group.termination();
@@ -107,7 +107,7 @@ fn start_starts_every_loop_once() {
         group.start().unwrap();
         group.start().unwrap();
         for ev in group.loops() {
-            assert_eq!(ev.state(), State::Started);
+            assert_eq!(ev.state(), LoopState::Started);
             thread_of(ev);
         }
         let mut started = started.lock().unwrap().clone();
@@ -255,7 +255,7 @@ fn a_promised_thread_that_does_not_come_refuses_in_time_and_may_come_later() {
         let lt = kept.lock().unwrap().take().unwrap();
         let late = thread::spawn(move || lt.run());
         util::eventually("the thread has come", || {
-            group.next().state() == State::Started
+            group.next().state() == LoopState::Started
         });
         assert_eq!(block_on(group.try_spawn(async { 6 }).unwrap()).unwrap(), 6);
         drop(group);
@@ -308,8 +308,8 @@ fn a_failed_start_of_one_loop_is_named_and_the_others_stay() {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert!(error.to_string().contains("loop 1"), "{error}");
         let states: Vec<_> = group.loops().iter().map(EventLoop::state).collect();
-        let unused = State::NotStarted;
-        assert_eq!(states, [State::Started, unused, unused]);
+        let unused = LoopState::NotStarted;
+        assert_eq!(states, [LoopState::Started, unused, unused]);
         broken.store(false, Ordering::SeqCst);
         group.start().unwrap();
         for index in 0..3 {
@@ -368,7 +368,7 @@ fn a_hook_of_a_loop_that_cannot_start_is_dropped_and_the_report_says_failed() {
                 let [one] = report.loops() else {
                     panic!("one loop")
                 };
-                assert_eq!((one.cause(), one.started()), (Cause::Failed, false));
+                assert_eq!((one.cause(), one.started()), (EndCause::Failed, false));
                 assert!(one.error().is_some() && !report.is_clean());
             }
         },
@@ -572,7 +572,9 @@ fn a_thread_hook_may_submit_to_its_loop_and_comes_first() {
 }
 
 /// Drops the last handle of a group while the factory holds its thread up; then lets it go by `end`.
-fn orphan_while_starting(end: fn(LoopThread)) -> (Result<u8, Option<RejectReason>>, Cause, bool) {
+fn orphan_while_starting(
+    end: fn(LoopThread),
+) -> (Result<u8, Option<RejectReason>>, EndCause, bool) {
     let (entered, release) = (Door::new(), Door::new());
     let (inside, until) = (entered.clone(), release.clone());
     let group = with_factory(1, move |lt| {
@@ -619,7 +621,7 @@ fn a_loop_whose_group_died_while_its_thread_started_still_ends() {
             ),
             "{refused}"
         );
-        assert_eq!((cause, started), (Cause::Idle, false));
+        assert_eq!((cause, started), (EndCause::Idle, false));
     });
 }
 
@@ -628,7 +630,7 @@ fn a_stalled_loop_has_its_thread_and_its_siblings_have_none() {
     within(|| {
         let group = EventLoopGroup::new(2).unwrap();
         let release = stall(&group.loops()[0]);
-        assert_eq!(group.loops()[1].state(), State::NotStarted);
+        assert_eq!(group.loops()[1].state(), LoopState::NotStarted);
         let home = thread_of(&group.loops()[1]);
         release.open();
         assert_ne!(home, thread_of(&group.loops()[0]));

@@ -21,7 +21,7 @@ use loopgroup::net::{
 };
 use loopgroup::testing::{TestGroup, TestLoop};
 use loopgroup::time::{interval, sleep, timeout};
-use loopgroup::{Cause, EventLoopGroup, RejectReason, block_on, blocking, signal};
+use loopgroup::{EndCause, EventLoopGroup, RejectReason, block_on, blocking, signal};
 
 use crate::util::{
     Door, DropCount, Log, Probe, TempPath, Waiting, alone, entries, eventually, ms, on_a_loop,
@@ -467,7 +467,7 @@ fn dropping_a_loop_handle_ends_nothing() {
 
 // Shutdown.
 
-fn cause(test: &TestLoop) -> Option<Cause> {
+fn cause(test: &TestLoop) -> Option<EndCause> {
     test.report().map(|report| report.loops()[0].cause())
 }
 
@@ -478,7 +478,7 @@ fn the_default_terms_are_two_seconds_of_quiet_and_a_timeout_of_fifteen() {
     idle.advance(secs(2) - NANO);
     assert_eq!(cause(&idle), None);
     idle.advance(NANO);
-    assert_eq!(cause(&idle), Some(Cause::Quiet));
+    assert_eq!(cause(&idle), Some(EndCause::Quiet));
     // A drop of the last group handle has the same timeout, and no quiet period.
     for dropped in [false, true] {
         let mut busy = TestLoop::new();
@@ -491,7 +491,7 @@ fn the_default_terms_are_two_seconds_of_quiet_and_a_timeout_of_fifteen() {
         busy.advance(secs(15) - NANO);
         assert_eq!(cause(&busy), None);
         busy.advance(NANO);
-        assert_eq!(cause(&busy), Some(Cause::Timeout));
+        assert_eq!(cause(&busy), Some(EndCause::Timeout));
     }
 }
 
@@ -570,7 +570,7 @@ fn a_handler_that_waits_is_cancelled_at_the_end_of_its_loop() {
         let kept = drops.clone();
         let door = Door::new();
         let entered = door.clone();
-        let server = Server::bind("127.0.0.1:0").unwrap().workers(&workers);
+        let server = Server::new("127.0.0.1:0").unwrap().workers(&workers);
         let server = server
             .serve(move |_stream, _| {
                 let guard = kept.guard();
@@ -648,7 +648,12 @@ fn a_second_signal_stops_a_drain_at_once() {
         assert!(matches!(second, Either::Right((Ok(_), _))));
         drop(group.shutdown_now());
         let report = end.wait();
-        assert!(report.loops().iter().any(|one| one.cause() == Cause::Now));
+        assert!(
+            report
+                .loops()
+                .iter()
+                .any(|one| one.cause() == EndCause::Now)
+        );
         assert_eq!(report.cancelled(), 1);
     });
 }

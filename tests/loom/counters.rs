@@ -4,7 +4,7 @@ use super::explore;
 use super::inbox::Door;
 use crate::event_loop::counters::{Counters, PendingLimit, TaskEnd};
 use crate::event_loop::inbox::{Inbox, Lane, Urgency};
-use crate::event_loop::state::{State, StateCell};
+use crate::event_loop::state::{LoopState, StateCell};
 use crate::sync::{Arc, thread};
 
 #[test]
@@ -62,12 +62,15 @@ fn a_state_that_many_move_only_moves_forward() {
                 assert!(state.get() >= to);
             })
         };
-        let movers = [advance(State::ShuttingDown), advance(State::Started)];
+        let movers = [
+            advance(LoopState::ShuttingDown),
+            advance(LoopState::Started),
+        ];
         let (first, second) = (state.get(), state.get());
         assert!(first <= second);
         for mover in movers {
             mover.join().unwrap();
         }
-        assert_eq!(state.get(), State::ShuttingDown);
+        assert_eq!(state.get(), LoopState::ShuttingDown);
     });
 }

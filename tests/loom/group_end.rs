@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::group::{adds_up, group, sleeping_group};
 use super::{explore, explore_to, explore_whole, unexplored};
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, thread};
 use crate::{EventLoop, EventLoopGroup, TerminationReport, block_on};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn causes(report: &TerminationReport) -> Vec<Cause> {
+fn causes(report: &TerminationReport) -> Vec<EndCause> {
     report.loops().iter().map(|one| one.cause()).collect()
 }
 
@@ -38,7 +38,7 @@ fn a_task_finds_its_sibling_to_the_last() {
         let (group, accepted) = about_to_visit();
         let report = group.drain(HOUR).wait();
         assert!(accepted.load(Ordering::Relaxed), "the sibling had closed");
-        assert_eq!(causes(&report), [Cause::Drained; 2]);
+        assert_eq!(causes(&report), [EndCause::Drained; 2]);
         assert_eq!((report.completed(), report.rejected()), (2, 0));
     });
 }
@@ -54,7 +54,7 @@ fn a_hook_finds_a_sibling_to_the_last() {
         let report = group.drain(HOUR).wait();
         assert!(accepted.load(Ordering::Relaxed), "the sibling had closed");
         assert_eq!((report.completed(), report.hooks_run()), (1, 1));
-        assert_eq!(causes(&report), [Cause::Drained; 2]);
+        assert_eq!(causes(&report), [EndCause::Drained; 2]);
     });
 }
 
@@ -66,7 +66,7 @@ fn the_last_handle_that_goes_does_not_end_an_idle_loop_of_a_drain() {
         drop(group);
         let report = end.wait();
         assert!(accepted.load(Ordering::Relaxed), "the sibling had closed");
-        assert_eq!(causes(&report), [Cause::Drained; 2]);
+        assert_eq!(causes(&report), [EndCause::Drained; 2]);
     });
 }
 
@@ -80,7 +80,7 @@ fn a_drain_hears_of_a_sibling_that_is_ended_now() {
         let report = group.drain(HOUR).wait();
         ends.join().unwrap();
         adds_up(&report);
-        assert_eq!(causes(&report), [Cause::Drained, Cause::Now]);
+        assert_eq!(causes(&report), [EndCause::Drained, EndCause::Now]);
         assert_eq!(report.cancelled(), 1);
     });
 }
@@ -93,7 +93,7 @@ fn a_drain_hears_of_a_sibling_that_drains_alone() {
         let ends = thread::spawn(move || drop(one.drain(HOUR)));
         let report = group.drain(HOUR).wait();
         ends.join().unwrap();
-        assert_eq!(causes(&report), [Cause::Drained; 2]);
+        assert_eq!(causes(&report), [EndCause::Drained; 2]);
     });
 }
 
@@ -106,9 +106,9 @@ fn a_drain_does_not_wait_for_a_sibling_at_rest_to_be_quiet() {
         let first = group.loops()[0].termination();
         let end = group.drain(HOUR);
         // The clock does not advance: the quiet period of the other loop never ends.
-        assert_eq!(first.wait().loops()[0].cause(), Cause::Drained);
+        assert_eq!(first.wait().loops()[0].cause(), EndCause::Drained);
         drop(one.shutdown_now());
-        assert_eq!(causes(&end.wait()), [Cause::Drained, Cause::Now]);
+        assert_eq!(causes(&end.wait()), [EndCause::Drained, EndCause::Now]);
     });
 }
 
@@ -133,7 +133,7 @@ fn a_drain_and_a_submitter_from_outside_come_to_an_end_that_adds_up() {
             (report.accepted(), report.completed()),
             (accepted, accepted)
         );
-        assert_eq!(causes(&report), [Cause::Drained; 2]);
+        assert_eq!(causes(&report), [EndCause::Drained; 2]);
     });
 }
 
@@ -173,7 +173,7 @@ fn three_loops_that_come_to_rest_at_the_same_time_end_together() {
         });
         let report = end.wait();
         assert_eq!(report.completed(), 3);
-        assert_eq!(causes(&report), [Cause::Drained; 3]);
+        assert_eq!(causes(&report), [EndCause::Drained; 3]);
     });
 }
 
@@ -188,7 +188,7 @@ fn of_three_loops_one_that_is_ended_now_does_not_hold_the_others() {
         ends.join().unwrap();
         assert_eq!(
             causes(&report),
-            [Cause::Drained, Cause::Drained, Cause::Now]
+            [EndCause::Drained, EndCause::Drained, EndCause::Now]
         );
     });
 }
@@ -202,7 +202,7 @@ fn the_deadline_of_a_drain_closes_all_loops_whoever_finds_it_passed() {
         let report = group.drain(Duration::ZERO).wait();
         assert!(start.elapsed() < HOUR);
         assert_eq!(report.cancelled(), 1);
-        assert_eq!(causes(&report), [Cause::Timeout; 2]);
+        assert_eq!(causes(&report), [EndCause::Timeout; 2]);
     });
 }
 

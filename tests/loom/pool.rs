@@ -6,7 +6,7 @@ use super::{explore, explore_core, unexplored};
 use crate::block_on;
 use crate::blocking::{BlockingGroup, WhenFull};
 use crate::park::Parker;
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::sync::{Arc, AtomicUsize, Ordering, thread};
 use crate::{RejectReason, TerminationReport};
 
@@ -88,7 +88,7 @@ fn a_drain_waits_for_what_was_accepted_and_refuses_the_rest() {
             (report.accepted(), report.completed()),
             (accepted, accepted)
         );
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
     });
 }
 
@@ -160,7 +160,7 @@ fn a_queued_job_is_cancelled_at_the_deadline_while_the_only_thread_is_busy() {
         bell.unpark();
         let report = end.wait();
         adds_up(&report);
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert_eq!(report.running(), report.completed());
     });
 }
@@ -180,7 +180,7 @@ fn the_deadline_is_watched_although_the_idle_thread_takes_a_job() {
         bell.unpark();
         let report = end.wait();
         adds_up(&report);
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert_eq!(report.running() + 1, report.completed());
     });
 }
@@ -194,6 +194,6 @@ fn whoever_keeps_the_time_ends_with_the_last_job() {
         let report = group.drain(HOUR).wait();
         assert_eq!(block_on(job).unwrap(), 1);
         adds_up(&report);
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
     });
 }

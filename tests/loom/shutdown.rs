@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::group::{Flag, adds_up, group, sleeping_group};
 use super::{explore, explore_whole, unexplored};
-use crate::report::Cause;
+use crate::report::EndCause;
 use crate::shutdown_requested::ShutdownRequested;
 use crate::sync::{Arc, AtomicUsize, Ordering, thread};
 use crate::{RejectReason, block_on};
@@ -73,7 +73,7 @@ fn the_last_handle_of_a_group_that_goes_ends_its_loop() {
         let second = thread::spawn(move || drop(other));
         drop(group);
         let report = end.wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Idle);
+        assert_eq!(report.loops()[0].cause(), EndCause::Idle);
         second.join().unwrap();
     });
 }
@@ -87,7 +87,7 @@ fn a_loop_that_waits_for_quiet_is_told_when_nobody_is_left_to_break_it() {
         let end = group.shutdown_gracefully_with(HOUR, HOUR).unwrap();
         drop(group);
         // The clock does not advance: only the drop of the last handle can end it.
-        assert_eq!(end.wait().loops()[0].cause(), Cause::Idle);
+        assert_eq!(end.wait().loops()[0].cause(), EndCause::Idle);
         lets_go.join().unwrap();
     });
 }
@@ -108,7 +108,7 @@ fn loops_that_come_to_rest_at_the_same_time_end_a_drain_together() {
             report
                 .loops()
                 .iter()
-                .all(|one| one.cause() == Cause::Drained)
+                .all(|one| one.cause() == EndCause::Drained)
         );
     });
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::{explore, explore_core};
 use crate::block_on;
-use crate::report::{Cause, Figures, LoopReport};
+use crate::report::{EndCause, Figures, LoopReport};
 use crate::sync::{Arc, thread};
 use crate::termination::Termination;
 
@@ -17,7 +17,7 @@ fn end(termination: &Termination, index: usize) {
     let report = LoopReport {
         index,
         started: true,
-        cause: Cause::Now,
+        cause: EndCause::Now,
         error: None,
         requested_at: now,
         ended_at: now,

@@ -454,7 +454,7 @@ impl World {
                 (address, Box::new(stop))
             }
             Kind::Server => {
-                let server = Server::bind("127.0.0.1:0").unwrap().workers(&self.servers);
+                let server = Server::new("127.0.0.1:0").unwrap().workers(&self.servers);
                 let handle = server
                     .serve(move |stream, _| echo(stream, Arc::clone(&tally)))
                     .unwrap();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use loopgroup::time::sleep;
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, LoopBound, TerminationFuture, WaitStrategy, block_on,
+    EndCause, EventLoop, EventLoopGroup, LoopBound, TerminationFuture, WaitStrategy, block_on,
     yield_now,
 };
 
@@ -135,7 +135,7 @@ fn one_group(seed: u64) {
         let drained = report
             .loops()
             .iter()
-            .all(|one| one.cause() == Cause::Drained);
+            .all(|one| one.cause() == EndCause::Drained);
         assert!(drained, "seed {seed}: {report}");
     }
 }

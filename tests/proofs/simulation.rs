@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 use loopgroup::testing::TestGroup;
 use loopgroup::time::{interval, now, sleep, timeout};
 use loopgroup::{
-    EventLoop, EventLoopGroup, HookId, JoinError, JoinHandle, LeastLoaded, LoopBound,
-    PreferCurrent, RejectReason, Scheduled, State, TerminationReport,
+    EventLoop, EventLoopGroup, HookId, JoinError, JoinHandle, LeastLoaded, LoopBound, LoopState,
+    PreferCurrent, RejectReason, Scheduled, TerminationReport,
 };
 
 use crate::util::{Random, blow_up, discard, ms, progress, setting, within};
@@ -584,7 +584,7 @@ struct Life {
     values: Vec<LoopBound<Value>>,
     /// Submissions that carry no token: the making of values.
     binds: u64,
-    states: Vec<State>,
+    states: Vec<LoopState>,
     /// A loop was asked to end alone.
     one_ended: bool,
 }
@@ -623,7 +623,7 @@ impl Life {
             hooks: Vec::new(),
             values: Vec::new(),
             binds: 0,
-            states: vec![State::NotStarted; loops as usize],
+            states: vec![LoopState::NotStarted; loops as usize],
             one_ended: false,
         }
     }
@@ -1081,7 +1081,7 @@ impl Bug {
                 let group = ManuallyDrop::new(elsewhere.unwrap());
                 life.held.push(Held::Other(group.spawn(pending())));
             }
-            Bug::StateBack => life.states[0] = State::Terminated,
+            Bug::StateBack => life.states[0] = LoopState::Terminated,
             Bug::Leftover => drop(life.test.group().spawn_on(0, async {})),
             _ => {}
         }

@@ -12,7 +12,7 @@ use loopgroup::net::{Server, ServerHandle};
 
 /// A server of this machine, at a port of its own.
 fn serve_on(group: &EventLoopGroup) -> Server {
-    Server::bind("127.0.0.1:0").unwrap().workers(group)
+    Server::new("127.0.0.1:0").unwrap().workers(group)
 }
 
 fn connect(server: &ServerHandle) -> Client {

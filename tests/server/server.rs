@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{Server, ServerHandle, TcpStream};
-use loopgroup::{EventLoop, EventLoopGroup, RejectPolicy, Verdict, block_on, shutdown_requested};
+use loopgroup::{
+    EventLoop, EventLoopGroup, RejectPolicy, RejectVerdict, block_on, shutdown_requested,
+};
 
 use crate::util::{self, Door, LONG, alone_after, entries, eventually, group, stall, within};
 use crate::{connect, serve_on};
@@ -239,7 +241,7 @@ fn the_port_is_free_when_the_server_has_ended() {
         let workers = group(2);
         let mut address = SocketAddr::from(([127, 0, 0, 1], 0));
         for round in 0..50 {
-            let server = Server::bind(address).unwrap().workers(&workers);
+            let server = Server::new(address).unwrap().workers(&workers);
             let server = server.reuse_port(round % 2 == 1).serve(echo).unwrap();
             address = server.local_addr();
             assert_eq!(ask(&mut connect(&server)), b'?');
@@ -378,7 +380,7 @@ fn an_acceptor_waits_for_workers_with_full_queues() {
             .max_pending_tasks(1)
             .reject_policy(RejectPolicy::Custom(|_, _| {
                 REFUSALS.fetch_add(1, Ordering::SeqCst);
-                Verdict::Reject
+                RejectVerdict::Reject
             }))
             .build()
             .unwrap();
@@ -472,7 +474,7 @@ fn what_a_server_cannot_use_is_an_error_that_says_so() {
             assert!(error.to_string().contains(words), "{error}");
         };
         use io::ErrorKind::{AddrInUse, BrokenPipe, InvalidInput, Unsupported};
-        let bound = || Server::bind("127.0.0.1:0").unwrap();
+        let bound = || Server::new("127.0.0.1:0").unwrap();
         error(bound().serve(echo), InvalidInput, "workers(&group)");
         let server = bound().workers(&workers).max_connections(0);
         error(server.serve(echo), InvalidInput, "max_connections(0)");
@@ -492,7 +494,7 @@ fn what_a_server_cannot_use_is_an_error_that_says_so() {
         error(server.serve(echo), Unsupported, "the boss group");
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let server = Server::bind(address).unwrap().workers(&workers);
+        let server = Server::new(address).unwrap().workers(&workers);
         error(server.serve(echo), AddrInUse, &address.to_string());
         let ended = group(1);
         ended.shutdown_now().wait();
@@ -510,13 +512,13 @@ fn what_a_server_cannot_use_is_an_error_that_says_so() {
             "127.0.0.1:port",
             "127.0.0.1:70000",
         ] {
-            let error = Server::bind(nonsense).unwrap_err();
+            let error = Server::new(nonsense).unwrap_err();
             assert!(
                 error.to_string().contains("host:port"),
                 "{nonsense:?}: {error}"
             );
         }
-        let error = Server::bind(&[][..]).unwrap_err();
+        let error = Server::new(&[][..]).unwrap_err();
         assert!(error.to_string().contains("empty"), "{error}");
         assert!(workers.drain(LONG).wait().is_clean());
     });

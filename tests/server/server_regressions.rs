@@ -249,7 +249,7 @@ fn one_stuck_worker_leaves_its_connections_to_the_others() {
         for _ in 0..2 {
             workers.loops()[0].execute(|| ()).unwrap();
         }
-        let server = Server::bind("127.0.0.1:0").unwrap();
+        let server = Server::new("127.0.0.1:0").unwrap();
         let server = server.boss(&boss).workers(&workers);
         let server = server
             .serve(|mut stream, _| async move {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loopgroup::{Cause, EventLoop, EventLoopGroup, PanicSite, RejectReason, State};
+use loopgroup::{EndCause, EventLoop, EventLoopGroup, LoopState, PanicSite, RejectReason};
 
 use crate::util::{self, Door, DropCount, HOUR, one_loop, stall, thread_of, within};
 
@@ -83,7 +83,7 @@ fn hooks_wait_until_the_queue_is_empty() {
             .shutdown_gracefully_with(Duration::ZERO, HOUR)
             .unwrap();
         release.open();
-        assert_eq!(end.wait().loops()[0].cause(), Cause::Quiet);
+        assert_eq!(end.wait().loops()[0].cause(), EndCause::Quiet);
         let expected: Vec<_> = (0..10).chain([100]).collect();
         assert_eq!(journal.entries(), expected);
     });
@@ -132,7 +132,7 @@ fn hooks_run_while_the_loop_still_accepts_in_a_long_quiet_period() {
         let (ran, during) = (Door::new(), ev.clone());
         let inside = ran.clone();
         ev.add_shutdown_hook(move || {
-            assert_eq!(during.state(), State::ShuttingDown);
+            assert_eq!(during.state(), LoopState::ShuttingDown);
             inside.open();
         })
         .unwrap();
@@ -215,7 +215,7 @@ fn tasks_that_hooks_spawn_run_to_their_end_in_a_drain() {
         entries.sort_unstable();
         assert_eq!(entries, [0, 1, 2]);
         assert_eq!((report.accepted(), report.completed()), (3, 3));
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
     });
 }
 
@@ -268,7 +268,7 @@ fn a_panicking_hook_is_reported_and_does_not_stop_the_others() {
         assert_eq!((report.hooks_run(), report.hooks_panicked()), (5, 2));
         assert!(!report.is_clean());
         assert_eq!(report.panicked(), 0, "a hook is not a task");
-        assert_eq!(report.loops()[1].cause(), Cause::Drained);
+        assert_eq!(report.loops()[1].cause(), EndCause::Drained);
         let panics = panics.lock().unwrap();
         let entry = |text: &str| (PanicSite::ShutdownHook, Some(1), text.to_owned());
         assert_eq!(panics.len(), 2);
@@ -329,7 +329,7 @@ fn a_hook_that_cannot_run_and_panics_in_its_drop_is_reported() {
         let added = group.next().add_shutdown_hook(move || drop(bomb));
         added.unwrap();
         let report = group.shutdown_now().wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Failed);
+        assert_eq!(report.loops()[0].cause(), EndCause::Failed);
         assert_eq!(report.hooks_run(), 0);
         assert_eq!(
             rx.try_recv(),
@@ -406,7 +406,7 @@ fn a_hook_starts_a_loop_that_never_ran_and_no_other() {
             .unwrap();
         let journal = Journal::default();
         group.loops()[2].add_shutdown_hook(journal.hook(2)).unwrap();
-        assert_eq!(group.loops()[2].state(), State::NotStarted);
+        assert_eq!(group.loops()[2].state(), LoopState::NotStarted);
         let report = group.shutdown_gracefully_with(Duration::ZERO, HOUR);
         let report = report.unwrap().wait();
         assert_eq!(journal.entries(), [2]);
@@ -433,8 +433,8 @@ fn a_hook_of_a_loop_that_never_ran_runs_also_when_the_group_is_dropped() {
 fn all_hooks_run_on_now_and_on_timeout() {
     within(|| {
         for (cause, timeout) in [
-            (Cause::Now, None),
-            (Cause::Timeout, Some(Duration::from_millis(20))),
+            (EndCause::Now, None),
+            (EndCause::Timeout, Some(Duration::from_millis(20))),
         ] {
             let (group, ev) = one_loop();
             let journal = Journal::default();
@@ -481,7 +481,7 @@ fn a_hook_that_adds_itself_for_ever_does_not_hold_the_end() {
         ev.add_shutdown_hook(move || again(first, more, last))
             .unwrap();
         let report = group.drain(Duration::from_millis(30)).wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert!(report.elapsed() >= Duration::from_millis(30));
         let runs = runs.load(Ordering::SeqCst);
         assert_eq!(report.hooks_run(), runs as u64, "every accepted hook ran");
@@ -538,7 +538,7 @@ fn a_hook_lets_a_live_task_end_by_itself() {
         ev.add_shutdown_hook(move || door.open()).unwrap();
         let report = group.drain(HOUR).wait();
         loopgroup::block_on(task).unwrap();
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         assert!(report.is_clean());
     });
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use loopgroup::time::sleep;
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, JoinHandle, RejectReason, State, TerminationFuture,
+    EndCause, EventLoop, EventLoopGroup, JoinHandle, LoopState, RejectReason, TerminationFuture,
     WaitStrategy,
 };
 
@@ -67,7 +67,7 @@ fn quiet_period_restarts_with_every_new_task() {
         }
         let report = end.wait();
         assert!(last_run.elapsed() >= quiet, "each task restarts the period");
-        assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+        assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
         assert!(report.is_clean());
     });
 }
@@ -96,7 +96,7 @@ fn quiet_period_restarts_with_a_wake() {
             // The machine slept; a task that waits longer than the quiet period is cancelled.
             Err(error) => assert!(error.is_cancelled() && report.elapsed() >= quiet),
         }
-        assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+        assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
     });
 }
 
@@ -140,7 +140,7 @@ fn quiet_period_is_kept_by_every_way_to_wait() {
                 group.start().unwrap();
                 let end = group.shutdown_gracefully_with(quiet, HOUR).unwrap();
                 let report = end.wait();
-                assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+                assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
                 assert!(report.elapsed() >= quiet);
             }
         }
@@ -158,7 +158,7 @@ fn quiet_period_without_end_does_not_overflow() {
         assert_goes_on(&end);
         assert_eq!(loopgroup::block_on(ev.spawn(async { 1 })).unwrap(), 1);
         drop(group.shutdown_now());
-        assert_eq!(end.wait().loops()[0].cause(), Cause::Now);
+        assert_eq!(end.wait().loops()[0].cause(), EndCause::Now);
     });
 }
 
@@ -175,7 +175,7 @@ fn quiet_period_longer_than_the_timeout_is_an_invalid_input() {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
             assert!(error.to_string().contains("timeout"), "{error}");
         }
-        assert_eq!(ev.state(), State::NotStarted, "nothing was requested");
+        assert_eq!(ev.state(), LoopState::NotStarted, "nothing was requested");
         assert_eq!(loopgroup::block_on(ev.spawn(async { 1 })).unwrap(), 1);
         let end = group.shutdown_gracefully_with(ZERO, ZERO).unwrap();
         end.wait();
@@ -200,7 +200,7 @@ fn everything_is_accepted_while_the_loop_shuts_down() {
         assert_eq!(loopgroup::block_on(local).unwrap(), 5);
         let bound = ev.bind(|| 1);
         assert_eq!(loopgroup::block_on(bound.with(|n| *n + 1)).unwrap(), 2);
-        assert_eq!(ev.state(), State::ShuttingDown);
+        assert_eq!(ev.state(), LoopState::ShuttingDown);
         drop(group.shutdown_now());
         let report = end.wait();
         assert_eq!(report.rejected(), 0);
@@ -218,7 +218,7 @@ fn a_live_task_is_cancelled_at_the_end_of_the_quiet_period_on_its_loop() {
         let task = ev.spawn(Probe::new(&log, door.opened()));
         eventually("the task waits", || door.waiting() == 1);
         let report = group.shutdown_gracefully_with(ZERO, HOUR).unwrap().wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+        assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
         assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
         assert_eq!(log.polls(), 1);
         log.assert_home(home);
@@ -253,7 +253,7 @@ fn what_is_queued_behind_a_stall_runs_although_there_is_no_quiet_period() {
         assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 5]);
         assert!(last.is_finished());
         assert_eq!((report.completed(), report.cancelled()), (6, 0));
-        assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+        assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
     });
 }
 
@@ -372,7 +372,7 @@ fn timeout_holds_against_a_task_that_wakes_itself() {
                 group.shutdown_gracefully_with(ZERO, timeout).unwrap()
             };
             let report = end.wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+            assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
             assert!(report.elapsed() >= timeout);
             assert_eq!((report.accepted(), report.cancelled()), (3, 3));
             for task in tasks {
@@ -409,7 +409,7 @@ fn timeout_holds_against_tasks_that_spawn_their_successor() {
         b.execute(move || ping(from, to)).unwrap();
         let report = group.drain(timeout).wait();
         let chained = &report.loops()[0];
-        assert_eq!(chained.cause(), Cause::Timeout);
+        assert_eq!(chained.cause(), EndCause::Timeout);
         assert!(chained.elapsed() >= timeout);
         // The gates of all loops close in one step, whoever finds the timeout passed: a successor was queued
         // or refused.
@@ -426,7 +426,7 @@ fn timeout_of_zero_ends_a_loop_with_live_tasks() {
         let (group, ev) = one_loop();
         let task = waiting_task(&ev, &Door::new());
         let report = group.drain(ZERO).wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
     });
 }
@@ -442,7 +442,12 @@ fn a_group_that_never_started_ends_at_once_and_without_threads() {
             |group| group.drain(HOUR),
             |group| group.shutdown_gracefully_with(HOUR, HOUR).unwrap(),
         ];
-        let causes = [Cause::Idle, Cause::Now, Cause::Drained, Cause::Idle];
+        let causes = [
+            EndCause::Idle,
+            EndCause::Now,
+            EndCause::Drained,
+            EndCause::Idle,
+        ];
         for (way, cause) in ways.into_iter().zip(causes) {
             let threads = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&threads);
@@ -477,7 +482,7 @@ fn loops_that_never_started_do_not_wait_for_those_that_did() {
         let release = stall(&group.loops()[1]);
         let end = group.shutdown_gracefully();
         let states: Vec<_> = group.loops().iter().map(EventLoop::state).collect();
-        use State::{ShuttingDown, Terminated};
+        use LoopState::{ShuttingDown, Terminated};
         assert_eq!(states, [Terminated, ShuttingDown, Terminated]);
         assert!(group.is_shutting_down() && !group.is_shutdown());
         release.open();
@@ -509,7 +514,7 @@ fn an_idle_loop_without_quiet_period_ends_at_once() {
             eventually("it waits", || group.loops()[1].live_tasks() == 1);
             let report = group.shutdown_gracefully_with(ZERO, HOUR).unwrap().wait();
             for one in report.loops() {
-                assert_eq!((one.started(), one.cause()), (true, Cause::Quiet));
+                assert_eq!((one.started(), one.cause()), (true, EndCause::Quiet));
             }
             assert!(loopgroup::block_on(far).unwrap_err().is_cancelled());
             report.elapsed()
@@ -541,7 +546,7 @@ fn the_first_terms_count() {
                 ev.shutdown_gracefully_with(ZERO, ZERO).unwrap(),
             ];
             assert_goes_on(&first);
-            assert_eq!(ev.state(), State::ShuttingDown);
+            assert_eq!(ev.state(), LoopState::ShuttingDown);
             door.open();
             loopgroup::block_on(task).unwrap();
             if !drain_first {
@@ -549,9 +554,9 @@ fn the_first_terms_count() {
                 drop(group.shutdown_now());
             }
             let cause = if drain_first {
-                Cause::Drained
+                EndCause::Drained
             } else {
-                Cause::Now
+                EndCause::Now
             };
             for end in later.into_iter().chain([first]) {
                 assert_eq!(end.wait().loops()[0].cause(), cause);
@@ -574,7 +579,7 @@ fn shutdown_now_shortens_what_is_under_way() {
             let end = start(&group);
             let now = group.shutdown_now();
             let report = end.wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Now);
+            assert_eq!(report.loops()[0].cause(), EndCause::Now);
             assert_eq!(now.wait().cancelled(), 1);
             assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
         }
@@ -586,9 +591,12 @@ fn shutdown_now_after_the_end_changes_nothing() {
     within(|| {
         let (group, ev) = one_loop();
         ev.execute(|| {}).unwrap();
-        assert_eq!(group.drain(HOUR).wait().loops()[0].cause(), Cause::Drained);
+        assert_eq!(
+            group.drain(HOUR).wait().loops()[0].cause(),
+            EndCause::Drained
+        );
         let again = group.shutdown_now().wait();
-        assert_eq!(again.loops()[0].cause(), Cause::Drained);
+        assert_eq!(again.loops()[0].cause(), EndCause::Drained);
         assert_eq!(again.completed(), 1);
     });
 }
@@ -616,7 +624,7 @@ fn drain_waits_for_live_tasks_and_for_what_they_spawn() {
         door.open();
         let report = end.wait();
         assert_eq!(loopgroup::block_on(task).unwrap(), 3);
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         assert_eq!((report.completed(), report.cancelled()), (3, 0));
         assert!(report.is_clean());
     });
@@ -632,7 +640,7 @@ fn drain_cancels_at_its_timeout() {
         let task = ev.spawn(Probe::new(&log, door.opened()));
         eventually("the task waits", || door.waiting() == 1);
         let report = group.drain(timeout).wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert!(report.elapsed() >= timeout);
         assert_eq!((report.completed(), report.cancelled()), (1, 1));
         assert!(!report.is_clean());
@@ -647,7 +655,7 @@ fn drain_does_not_wait_for_handles() {
         let (group, ev) = one_loop();
         let bound = ev.bind(|| 1);
         let report = group.drain(HOUR).wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         let refused = loopgroup::block_on(bound.with(|n| *n)).unwrap_err();
         assert_eq!(refused.reject_reason(), Some(RejectReason::ShutDown));
     });
@@ -673,7 +681,7 @@ fn a_long_quiet_period_ends_with_the_last_handle_and_not_before() {
             }
             drop(keepers);
             let report = end.wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Idle);
+            assert_eq!(report.loops()[0].cause(), EndCause::Idle);
             assert!(report.is_clean());
         }
     });
@@ -693,7 +701,7 @@ fn a_clone_of_a_handle_holds_the_quiet_period_too() {
         assert_goes_on(&end);
         assert_eq!(loopgroup::block_on(second.spawn(async { 3 })).unwrap(), 3);
         drop(second);
-        assert_eq!(end.wait().loops()[0].cause(), Cause::Idle);
+        assert_eq!(end.wait().loops()[0].cause(), EndCause::Idle);
     });
 }
 
@@ -708,7 +716,7 @@ fn a_live_task_holds_the_quiet_period_when_nobody_else_is_left() {
         assert_goes_on(&end);
         // A JoinHandle and a TerminationFuture cannot submit: they hold nothing.
         door.open();
-        assert_eq!(end.wait().loops()[0].cause(), Cause::Idle);
+        assert_eq!(end.wait().loops()[0].cause(), EndCause::Idle);
         loopgroup::block_on(task).unwrap();
     });
 }
@@ -721,10 +729,10 @@ fn each_loop_of_a_group_ends_by_itself_when_nobody_is_left() {
         let (held, free) = (group.loops()[0].clone(), group.loops()[1].termination());
         let end = group.shutdown_gracefully_with(HOUR, HOUR).unwrap();
         drop(group);
-        assert_eq!(free.wait().loops()[0].cause(), Cause::Idle);
+        assert_eq!(free.wait().loops()[0].cause(), EndCause::Idle);
         assert_goes_on(&end);
         drop(held);
-        assert_eq!(end.wait().loops()[0].cause(), Cause::Idle);
+        assert_eq!(end.wait().loops()[0].cause(), EndCause::Idle);
     });
 }
 
@@ -775,7 +783,7 @@ fn loop_handles_dropped_against_the_request_end_the_loop_in_every_round() {
             barrier.wait();
             drop(group.shutdown_gracefully_with(HOUR, HOUR).unwrap());
             drop(group);
-            assert_eq!(end.wait().loops()[0].cause(), Cause::Idle);
+            assert_eq!(end.wait().loops()[0].cause(), EndCause::Idle);
             dropper.join().unwrap();
         }
     });
@@ -805,7 +813,10 @@ fn a_loop_that_was_shut_down_alone_is_skipped_and_the_others_work() {
         assert_goes_on(&group.termination());
         let report = group.drain(HOUR).wait();
         let causes: Vec<_> = report.loops().iter().map(|one| one.cause()).collect();
-        assert_eq!(causes, [Cause::Drained, Cause::Now, Cause::Drained]);
+        assert_eq!(
+            causes,
+            [EndCause::Drained, EndCause::Now, EndCause::Drained]
+        );
         assert_eq!(report.rejected(), 1);
     });
 }
@@ -842,8 +853,8 @@ fn a_loop_that_never_started_is_shut_down_alone() {
         let group = EventLoopGroup::new(2).unwrap();
         let mut end = group.loops()[0].shutdown_gracefully();
         assert!(poll_once(&mut end).is_ready());
-        assert_eq!(group.loops()[0].state(), State::Terminated);
-        assert_eq!(group.loops()[1].state(), State::NotStarted);
+        assert_eq!(group.loops()[0].state(), LoopState::Terminated);
+        assert_eq!(group.loops()[1].state(), LoopState::NotStarted);
         assert_eq!(loopgroup::block_on(group.spawn(async { 1 })).unwrap(), 1);
     });
 }
@@ -947,7 +958,7 @@ fn a_destructor_during_teardown_finds_every_way_in_closed() {
         eventually("it is live", || ev.live_tasks() == 1);
         let report = group.shutdown_now().wait();
         let (state, reasons) = received.recv().unwrap();
-        assert_eq!(state, State::Shutdown);
+        assert_eq!(state, LoopState::Shutdown);
         assert_eq!(reasons, [Err(RejectReason::ShutDown); 8]);
         assert!(loopgroup::block_on(task).unwrap_err().is_cancelled());
         // A refused hook was no submission of a task.
@@ -1154,7 +1165,7 @@ fn a_group_dropped_on_its_own_loop_ends_after_its_tasks() {
             drop(inside);
             // The last handle is gone: the loop still takes what its own tasks have.
             assert!(ev.parent().is_none());
-            assert_eq!(ev.state(), State::ShuttingDown);
+            assert_eq!(ev.state(), LoopState::ShuttingDown);
             loopgroup::spawn(async { 1 }).await.unwrap()
                 + loopgroup::spawn_local(async { 2 }).await.unwrap()
         });
@@ -1183,7 +1194,7 @@ fn a_group_whose_last_handle_is_cancelled_with_its_task_ends() {
         drop(ev.shutdown_now());
         let report = end.wait();
         assert_eq!(report.cancelled(), 1);
-        assert_eq!(report.loops()[0].cause(), Cause::Now);
+        assert_eq!(report.loops()[0].cause(), EndCause::Now);
         assert!(!report.loops()[1].started());
     });
 }
@@ -1220,8 +1231,8 @@ fn shutdown_requested_lets_a_task_end_by_itself() {
         });
         entered.pass();
         let report = group.drain(HOUR).wait();
-        assert_eq!(loopgroup::block_on(task).unwrap(), State::ShuttingDown);
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(loopgroup::block_on(task).unwrap(), LoopState::ShuttingDown);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
     });
 }
 
@@ -1318,7 +1329,7 @@ fn states_are_seen_in_order() {
         eventually("it is live", || ev.live_tasks() == 1);
         group.shutdown_gracefully_with(ZERO, HOUR).unwrap().wait();
         look()();
-        use State::{NotStarted, Shutdown, ShuttingDown, Started, Terminated};
+        use LoopState::{NotStarted, Shutdown, ShuttingDown, Started, Terminated};
         assert_eq!(
             *seen.lock().unwrap(),
             [NotStarted, Started, ShuttingDown, Shutdown, Terminated]

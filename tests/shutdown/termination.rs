@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, JoinHandle, LoopThread, PanicSite, RejectReason, State,
-    TerminationFuture, TerminationReport,
+    EndCause, EventLoop, EventLoopGroup, JoinHandle, LoopState, LoopThread, PanicSite,
+    RejectReason, TerminationFuture, TerminationReport,
 };
 
 use crate::util::{
@@ -239,7 +239,7 @@ fn a_dropped_future_does_not_stop_the_shutdown() {
         let group = EventLoopGroup::new(1).unwrap();
         group.start().unwrap();
         drop(group.shutdown_now());
-        assert_eq!(group.termination().wait().loops()[0].cause(), Cause::Now);
+        assert_eq!(group.termination().wait().loops()[0].cause(), EndCause::Now);
     });
 }
 
@@ -251,7 +251,7 @@ fn observing_does_not_ask_for_the_end() {
         let end = group.termination();
         assert!(end.wait_timeout(Duration::ZERO).is_none());
         assert!(end.wait_timeout(Duration::from_millis(5)).is_none());
-        assert_eq!(group.next().state(), State::Started);
+        assert_eq!(group.next().state(), LoopState::Started);
         drop(group.shutdown_now());
         assert!(end.wait_timeout(Duration::MAX).is_some());
         assert!(end.wait_timeout(Duration::ZERO).is_some());
@@ -381,7 +381,7 @@ fn a_task_may_await_the_end_of_a_sibling() {
         let task = group.spawn_on(0, async move { sibling.shutdown_now().await });
         let report = loopgroup::block_on(task).unwrap();
         assert_eq!(report.loops()[0].index(), 1);
-        assert_eq!(group.loops()[0].state(), State::Started);
+        assert_eq!(group.loops()[0].state(), LoopState::Started);
     });
 }
 
@@ -596,12 +596,12 @@ fn the_report_reads_as_a_sentence_and_a_line_per_loop() {
         );
         assert_eq!(report.to_string(), expected);
         let causes = [
-            (Cause::Quiet, "quiet"),
-            (Cause::Idle, "idle"),
-            (Cause::Drained, "drained"),
-            (Cause::Timeout, "timeout"),
-            (Cause::Now, "now"),
-            (Cause::Failed, "failed"),
+            (EndCause::Quiet, "quiet"),
+            (EndCause::Idle, "idle"),
+            (EndCause::Drained, "drained"),
+            (EndCause::Timeout, "timeout"),
+            (EndCause::Now, "now"),
+            (EndCause::Failed, "failed"),
         ];
         for (cause, text) in causes {
             assert_eq!(cause.to_string(), text);
@@ -645,7 +645,7 @@ fn a_loop_without_thread_refuses_every_submission_and_ends() {
         assert!(group.is_terminated());
         assert_eq!(figures(&report), [0, 0, 0, 0, 6, 0]);
         let one = &report.loops()[0];
-        assert_eq!((one.started(), one.cause()), (false, Cause::Idle));
+        assert_eq!((one.started(), one.cause()), (false, EndCause::Idle));
     });
 }
 
@@ -679,9 +679,9 @@ fn hooks_that_got_no_thread_make_the_loop_failed_and_visible() {
             let [fine, failed] = report.loops() else {
                 panic!("two loops")
             };
-            assert_eq!(fine.cause(), Cause::Idle);
+            assert_eq!(fine.cause(), EndCause::Idle);
             assert!(fine.error().is_none());
-            assert_eq!(failed.cause(), Cause::Failed);
+            assert_eq!(failed.cause(), EndCause::Failed);
             assert!(!failed.started());
             let error = failed.error().unwrap();
             assert!(error.to_string().contains("thread"), "{error}");
@@ -717,7 +717,7 @@ fn a_thread_that_the_system_refuses_makes_the_loop_failed() {
         assert!(group.start().is_err());
         group.next().add_shutdown_hook(|| {}).unwrap();
         let report = group.shutdown_now().wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Failed);
+        assert_eq!(report.loops()[0].cause(), EndCause::Failed);
         assert!(group.is_terminated());
     });
 }
@@ -751,7 +751,11 @@ fn a_shutdown_while_a_thread_fails_to_start_comes_to_its_end() {
             let report = end.wait();
             let refused = submission.join().unwrap().unwrap_err();
             assert!(refused.is_rejected());
-            let cause = if hook { Cause::Failed } else { Cause::Now };
+            let cause = if hook {
+                EndCause::Failed
+            } else {
+                EndCause::Now
+            };
             assert_eq!(report.loops()[0].cause(), cause);
         }
     });
@@ -810,7 +814,7 @@ fn a_factory_may_ask_for_the_shutdown_of_its_own_group() {
         let _ = ev.execute(|| {});
         let report = group.termination().wait();
         assert_eq!(report.hooks_run(), 1);
-        assert_eq!(report.loops()[0].cause(), Cause::Now);
+        assert_eq!(report.loops()[0].cause(), EndCause::Now);
     });
 }
 
@@ -839,7 +843,11 @@ fn a_thread_that_was_promised_and_given_up_later_comes_to_its_end() {
             assert!(end.wait_timeout(Duration::from_millis(5)).is_none());
             let lt = kept.lock().unwrap().take();
             drop(lt);
-            let cause = if hook { Cause::Failed } else { Cause::Now };
+            let cause = if hook {
+                EndCause::Failed
+            } else {
+                EndCause::Now
+            };
             assert_eq!(end.wait().loops()[0].cause(), cause);
         }
     });
@@ -861,7 +869,9 @@ fn a_thread_that_comes_late_still_becomes_the_loop() {
         assert!(group.start().is_err());
         let lt = kept.lock().unwrap().take().unwrap();
         let thread = thread::spawn(move || lt.run());
-        eventually("it has begun", || group.next().state() == State::Started);
+        eventually("it has begun", || {
+            group.next().state() == LoopState::Started
+        });
         assert_eq!(loopgroup::block_on(group.spawn(async { 1 })).unwrap(), 1);
         assert!(group.drain(HOUR).wait().is_clean());
         thread.join().unwrap();
@@ -932,7 +942,7 @@ fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
         release.open();
         let alone = dying.termination().wait();
         let one = &alone.loops()[0];
-        assert_eq!(one.cause(), Cause::Failed);
+        assert_eq!(one.cause(), EndCause::Failed);
         assert!(one.error().is_some());
         assert_eq!((one.cancelled(), one.hooks_run()), (1, 1));
         assert!(loopgroup::block_on(live).unwrap_err().is_cancelled());
@@ -945,7 +955,7 @@ fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
         assert_eq!(loopgroup::block_on(healthy.submit(|| 1)).unwrap(), 1);
         let report = group.drain(HOUR).wait();
         let causes: Vec<_> = report.loops().iter().map(|one| one.cause()).collect();
-        assert_eq!(causes, [Cause::Failed, Cause::Drained]);
+        assert_eq!(causes, [EndCause::Failed, EndCause::Drained]);
         assert!(!report.is_clean());
         let error = report.loops()[0].error().unwrap().to_string();
         assert!(report.to_string().contains(&error), "{report}");
@@ -972,7 +982,7 @@ fn a_drain_goes_on_when_a_sibling_dies() {
         let end = group.drain(Duration::MAX);
         release.open();
         let causes: Vec<_> = end.wait().loops().iter().map(|one| one.cause()).collect();
-        assert_eq!(causes, [Cause::Failed, Cause::Drained]);
+        assert_eq!(causes, [EndCause::Failed, EndCause::Drained]);
     });
 }
 

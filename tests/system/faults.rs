@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::io::Registered;
 use loopgroup::net::{self, Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener};
-use loopgroup::{Cause, EventLoopGroup, RejectReason, State, yield_now};
+use loopgroup::{EndCause, EventLoopGroup, LoopState, RejectReason, yield_now};
 
 use crate::util::{self, Door, DropCount, TempPath, alone, eventually, tid_of, within};
 
@@ -194,7 +194,7 @@ fn a_loop_that_cannot_rebuild_fails_in_the_open_and_alone() {
             let report = group.termination().wait();
             drop(files);
             let one = &report.loops()[0];
-            assert_eq!(one.cause(), Cause::Failed);
+            assert_eq!(one.cause(), EndCause::Failed);
             assert_eq!(
                 one.error().and_then(io::Error::raw_os_error),
                 Some(libc::EMFILE)
@@ -268,7 +268,7 @@ fn signals_neither_end_a_wait_early_nor_break_a_loop() {
                 .wait();
             stop.store(true, Ordering::SeqCst);
             assert!(storm.join().unwrap() > 10, "there was a storm");
-            assert_eq!(report.loops()[0].cause(), Cause::Quiet);
+            assert_eq!(report.loops()[0].cause(), EndCause::Quiet);
             assert!(report.elapsed() >= quiet);
             assert_eq!(report.completed(), 201);
         }
@@ -337,7 +337,7 @@ fn every_socket_is_close_on_exec() {
             let _datagrams = (UnixDatagram::bind(&other.0)?, UnixDatagram::unbound()?);
             let _udp = UdpSocket::bind("127.0.0.1:0").await?;
             let shared = EventLoopGroup::new(1)?;
-            let server = Server::bind("127.0.0.1:0")?.workers(&shared);
+            let server = Server::new("127.0.0.1:0")?.workers(&shared);
             let _server = server.reuse_port(true).serve(|_, _| async {})?;
             let _signal = loopgroup::signal::ctrl_c();
             // Two listeners and their four connections, four of pairs, two of paths, one of UDP, a
@@ -387,7 +387,7 @@ fn a_forked_child_that_drops_its_handles_leaves_the_parent_alone() {
             assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
             assert_eq!(status, 0);
             drop(child_handle);
-            assert_eq!(group.next().state(), State::Started);
+            assert_eq!(group.next().state(), LoopState::Started);
             theirs.write_all(b"x").unwrap();
             group.block_on(reading).unwrap().unwrap();
             let report = group.drain(Duration::from_secs(30)).wait();
@@ -437,7 +437,7 @@ fn a_hook_on_a_loop_that_cannot_start_ends_it_as_failed() {
                 .unwrap();
             group.next().add_shutdown_hook(move || drop(guard)).unwrap();
             let report = group.shutdown_now().wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Failed);
+            assert_eq!(report.loops()[0].cause(), EndCause::Failed);
             assert!(report.loops()[0].error().is_some());
             assert_eq!((report.hooks_run(), drops.get()), (0, 1));
         },
@@ -463,7 +463,7 @@ fn a_factory_that_refuses_is_asked_once_when_a_loop_with_hooks_ends() {
             group.next().add_shutdown_hook(|| {}).unwrap();
             drop(group);
             let report = termination.wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Failed);
+            assert_eq!(report.loops()[0].cause(), EndCause::Failed);
             assert_eq!(asked.load(Ordering::SeqCst), 1);
         },
     );

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loopgroup::{
-    EventLoop, EventLoopGroup, JoinHandle, PanicSite, RejectPolicy, RejectReason, Verdict,
+    EventLoop, EventLoopGroup, JoinHandle, PanicSite, RejectPolicy, RejectReason, RejectVerdict,
     block_on, spawn_local, try_spawn_local,
 };
 
@@ -426,12 +426,12 @@ fn backoff_refuses_a_caller_that_is_a_loop_at_once() {
 #[test]
 fn a_custom_policy_hears_the_number_of_the_attempt() {
     static ATTEMPTS: Mutex<Vec<(usize, u32)>> = Mutex::new(Vec::new());
-    fn thrice(ev: &EventLoop, attempt: u32) -> Verdict {
+    fn thrice(ev: &EventLoop, attempt: u32) -> RejectVerdict {
         ATTEMPTS.lock().unwrap().push((ev.index(), attempt));
         if attempt < 3 {
-            Verdict::Retry
+            RejectVerdict::Retry
         } else {
-            Verdict::Reject
+            RejectVerdict::Reject
         }
     }
     within(|| {
@@ -452,10 +452,10 @@ fn a_custom_policy_hears_the_number_of_the_attempt() {
 #[test]
 fn a_custom_policy_may_wait_for_room() {
     static RELEASE: OnceLock<Door> = OnceLock::new();
-    fn wait(ev: &EventLoop, _: u32) -> Verdict {
+    fn wait(ev: &EventLoop, _: u32) -> RejectVerdict {
         RELEASE.get().unwrap().open();
         eventually("there is room", || ev.pending_tasks() == 0);
-        Verdict::Retry
+        RejectVerdict::Retry
     }
     within(|| {
         let group = bounded_with(1, RejectPolicy::Custom(wait));
@@ -469,9 +469,9 @@ fn a_custom_policy_may_wait_for_room() {
 #[test]
 fn a_retry_on_the_full_loop_itself_counts_as_a_refusal() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
-    fn again(_: &EventLoop, _: u32) -> Verdict {
+    fn again(_: &EventLoop, _: u32) -> RejectVerdict {
         ASKED.fetch_add(1, Ordering::SeqCst);
-        Verdict::Retry
+        RejectVerdict::Retry
     }
     within(|| {
         let group = bounded_with(1, RejectPolicy::Custom(again));
@@ -490,7 +490,7 @@ fn a_retry_on_the_full_loop_itself_counts_as_a_refusal() {
 
 #[test]
 fn a_custom_policy_that_panics_refuses_and_is_reported() {
-    fn broken(_: &EventLoop, _: u32) -> Verdict {
+    fn broken(_: &EventLoop, _: u32) -> RejectVerdict {
         panic!("no idea")
     }
     within(|| {
@@ -523,10 +523,10 @@ fn a_custom_policy_that_panics_refuses_and_is_reported() {
 #[test]
 fn a_retry_ends_when_the_loop_does() {
     static ASKED: OnceLock<Door> = OnceLock::new();
-    fn for_ever(_: &EventLoop, _: u32) -> Verdict {
+    fn for_ever(_: &EventLoop, _: u32) -> RejectVerdict {
         ASKED.get_or_init(Door::new).open();
         thread::yield_now();
-        Verdict::Retry
+        RejectVerdict::Retry
     }
     within(|| {
         ASKED.get_or_init(Door::new);

@@ -14,7 +14,7 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixStream};
 use loopgroup::time::{interval, now, sleep, sleep_until, timeout_at};
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
+    EndCause, EventLoop, EventLoopGroup, JoinHandle, WaitStrategy, block_on, spawn_local, yield_now,
 };
 
 use crate::util::{
@@ -231,7 +231,7 @@ fn a_tail_task_that_adds_itself_for_ever_starves_nobody() {
             });
             assert!(block_on(steps).unwrap() <= 10);
             let report = group.shutdown_now().wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Now);
+            assert_eq!(report.loops()[0].cause(), EndCause::Now);
             assert_eq!(report.accepted(), report.completed() + report.cancelled());
         }
     });
@@ -254,7 +254,7 @@ fn a_task_that_respawns_itself_for_ever_starves_nobody() {
                 thread_of(ev);
             }
             let report = group.shutdown_now().wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Now);
+            assert_eq!(report.loops()[0].cause(), EndCause::Now);
             assert_eq!(report.accepted(), report.completed() + report.cancelled());
         }
     });
@@ -413,7 +413,7 @@ fn a_flood_does_not_hold_up_shutdown_now() {
         for group in groups() {
             let flood = Flood::start(group.next(), 1_000);
             let report = group.shutdown_now().wait();
-            assert_eq!(report.loops()[0].cause(), Cause::Now);
+            assert_eq!(report.loops()[0].cause(), EndCause::Now);
             assert_eq!(report.cancelled(), flood.size as u64);
         }
     });
@@ -430,7 +430,7 @@ fn a_flood_does_not_outlive_the_timeout() {
             let report = termination.wait();
             assert!(begin.elapsed() >= TIMEOUT, "the tasks had their time");
             assert!(begin.elapsed() < Duration::from_secs(20));
-            assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+            assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
             assert_eq!(
                 (report.cancelled(), report.completed()),
                 (flood.size as u64, 0)
@@ -449,7 +449,7 @@ fn a_flood_does_not_let_a_quiet_period_end() {
             .shutdown_gracefully_with(Duration::ZERO, TIMEOUT)
             .unwrap();
         let report = termination.wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert_eq!(report.cancelled(), flood.size as u64);
     });
 }
@@ -466,7 +466,7 @@ fn shutdown_requested_reaches_a_task_under_a_flood() {
         });
         let report = group.drain(Duration::from_secs(30)).wait();
         block_on(polite).unwrap();
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         assert_eq!(report.completed(), 1_001);
     });
 }

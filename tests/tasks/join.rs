@@ -725,9 +725,10 @@ fn public_types_cross_threads_as_promised() {
         UnixOwnedWriteHalf, UnixStream,
     };
     use loopgroup::{
-        Builder, Cause, CloseChannels, CorePinning, GroupMetrics, GroupView, HookId, LeastLoaded,
-        LoopBound, LoopMetrics, LoopReport, LoopThread, PanicSite, PreferCurrent, RejectPolicy,
-        RoundRobin, ShutdownRequested, State, TerminationFuture, Verdict, WaitStrategy, YieldNow,
+        Builder, CloseChannels, CorePinning, EndCause, GroupMetrics, GroupView, HookId,
+        LeastLoaded, LoopBound, LoopMetrics, LoopReport, LoopState, LoopThread, PanicSite,
+        PreferCurrent, RejectPolicy, RejectVerdict, RoundRobin, ShutdownRequested,
+        TerminationFuture, WaitStrategy, YieldNow,
     };
     fn all<T: Send + Sync + Unpin>() {}
     fn send<T: Send>() {}
@@ -739,8 +740,8 @@ fn public_types_cross_threads_as_promised() {
     all::<TerminationFuture>();
     all::<TerminationReport>();
     all::<LoopReport>();
-    all::<Cause>();
-    all::<State>();
+    all::<EndCause>();
+    all::<LoopState>();
     all::<HookId>();
     all::<RejectReason>();
     all::<RejectPolicy>();
@@ -754,7 +755,7 @@ fn public_types_cross_threads_as_promised() {
     all::<Scheduled<()>>();
     all::<CloseChannels>();
     all::<CorePinning>();
-    all::<Verdict>();
+    all::<RejectVerdict>();
     all::<WhenFull>();
     all::<PanicSite>();
     all::<LoopMetrics>();

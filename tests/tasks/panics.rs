@@ -16,7 +16,7 @@ use loopgroup::io::Registered;
 use loopgroup::net::Server;
 use loopgroup::time::sleep;
 use loopgroup::{
-    Builder, Cause, Chooser, EventLoop, EventLoopGroup, GroupView, JoinError, JoinHandle,
+    Builder, Chooser, EndCause, EventLoop, EventLoopGroup, GroupView, JoinError, JoinHandle,
     PanicSite, RejectReason, block_on, spawn_local,
 };
 
@@ -729,7 +729,7 @@ fn a_foreign_waker_that_panics_at_any_event_does_not_silence_the_others() {
         let _kept = block_on(kept).unwrap();
         news(2);
         assert_alive(group.next());
-        let server = Server::bind("127.0.0.1:0").unwrap().workers(&group);
+        let server = Server::new("127.0.0.1:0").unwrap().workers(&group);
         let server = server.serve(|_, _| async {}).unwrap();
         let mut ends = [server.clone(), server.clone(), server];
         for (end, waker) in ends.iter_mut().zip(&wakers) {
@@ -737,7 +737,7 @@ fn a_foreign_waker_that_panics_at_any_event_does_not_silence_the_others() {
             assert!(poll.is_pending());
         }
         let report = group.drain(Duration::from_secs(30)).wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         news(5);
         assert_eq!(reports.brief(), vec![brief(PanicSite::Waker, "waker"); 10]);
     });

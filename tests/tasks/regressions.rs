@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::testing::{TestGroup, TestLoop};
 use loopgroup::time::{Sleep, sleep, sleep_until};
-use loopgroup::{Cause, EventLoopGroup, LoopThread, PanicSite, RejectReason, State};
+use loopgroup::{EndCause, EventLoopGroup, LoopState, LoopThread, PanicSite, RejectReason};
 
 use crate::util::{
     self, Door, DropCount, LONG, Log, OnDrop, Probe, eventually, group_with_io, stall, thread_of,
@@ -147,7 +147,7 @@ fn the_last_loop_handle_dropped_while_the_loop_goes_to_sleep_ends_its_quiet_peri
             drop(group);
             drop(ev);
             let report = termination.wait_timeout(LONG).expect("the loop sleeps on");
-            assert_eq!(report.loops()[0].cause(), Cause::Idle);
+            assert_eq!(report.loops()[0].cause(), EndCause::Idle);
         }
     });
 }
@@ -272,7 +272,7 @@ fn a_factory_that_drops_its_thread_refuses_the_submission_and_is_asked_again() {
             let rejected = group.try_spawn(Probe::new(&log, async {})).unwrap_err();
             assert!(matches!(rejected.reason(), RejectReason::ThreadStart(_)));
             assert_eq!((log.polls(), log.drops()), (0, 0), "handed back");
-            assert_eq!(group.next().state(), State::NotStarted);
+            assert_eq!(group.next().state(), LoopState::NotStarted);
         }
         assert_eq!(group.block_on(group.spawn(async { 5 })).unwrap(), 5);
         assert_eq!(asked.load(Ordering::SeqCst), 3);
@@ -326,7 +326,7 @@ fn a_blocking_group_begins_no_job_after_its_timeout() {
         thread::sleep(timeout);
         release.open();
         let report = termination.wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+        assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
         assert_eq!((report.completed(), report.cancelled()), (1, 3));
         loopgroup::block_on(running).unwrap();
         for job in queued {
@@ -546,7 +546,7 @@ fn a_closure_that_is_never_due_does_not_hold_a_drain() {
     drop(test.drain(LONG));
     test.run_until_stalled();
     let report = test.report().expect("nothing is left to wait for");
-    assert_eq!(report.loops()[0].cause(), Cause::Drained);
+    assert_eq!(report.loops()[0].cause(), EndCause::Drained);
     assert_eq!((report.accepted(), report.cancelled()), (3, 3));
     for handle in [seen, far, unseen] {
         assert!(handle.is_finished());
@@ -581,7 +581,7 @@ fn a_periodic_closure_that_is_always_late_does_not_hold_a_drain() {
             .unwrap();
         group.next().submit(|| ()).abort();
         let report = group.drain(LONG).wait();
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         assert!(loopgroup::block_on(beat).unwrap_err().is_cancelled());
     });
 }
@@ -946,7 +946,7 @@ fn what_can_wait_does_not_wait_for_a_loop_that_shuts_down() {
             report
                 .loops()
                 .iter()
-                .all(|one| one.cause() == Cause::Drained)
+                .all(|one| one.cause() == EndCause::Drained)
         );
         assert_eq!((report.accepted(), report.cancelled()), (102, 50));
         loopgroup::block_on(held).unwrap();
@@ -1005,7 +1005,7 @@ fn a_drain_under_submissions_from_tasks_and_threads_accounts_for_each() {
                 report
                     .loops()
                     .iter()
-                    .all(|one| one.cause() == Cause::Drained)
+                    .all(|one| one.cause() == EndCause::Drained)
             );
             assert_eq!(report.accepted(), sum(&sums.accepted));
             assert_eq!(report.completed(), sum(&sums.ran));

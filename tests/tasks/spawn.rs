@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use loopgroup::{
-    Cause, EventLoop, EventLoopGroup, RejectReason, WaitStrategy, block_on, spawn_local,
+    EndCause, EventLoop, EventLoopGroup, RejectReason, WaitStrategy, block_on, spawn_local,
     try_spawn_local, yield_now,
 };
 
@@ -541,7 +541,7 @@ fn a_lazy_closure_is_not_lost_at_shutdown() {
         ev.lazy_execute(trace.note("lazy")).unwrap();
         let report = group.drain(Duration::from_secs(30)).wait();
         assert_eq!(trace.take(), ["lazy"]);
-        assert_eq!(report.loops()[0].cause(), Cause::Drained);
+        assert_eq!(report.loops()[0].cause(), EndCause::Drained);
         assert_eq!((report.accepted(), report.completed()), (2, 2));
     });
 }

@@ -293,7 +293,7 @@ fn scheduled_closures_do_not_hold_a_drain() {
     assert_eq!(test.elapsed(), Duration::ZERO);
     assert_eq!(
         test.report().unwrap().loops()[0].cause(),
-        loopgroup::Cause::Drained
+        loopgroup::EndCause::Drained
     );
 }
 
@@ -379,7 +379,7 @@ fn a_remote_schedule_wakes_the_loop_only_if_it_is_the_earliest() {
             let text = std::fs::read_to_string(&status).unwrap();
             let line = text.lines().find(|line| line.starts_with("voluntary"));
             let count = line.and_then(|line| line.split_whitespace().nth(1));
-            let sleeps = text.contains("State:\tS");
+            let sleeps = text.contains("LoopState:\tS");
             (sleeps, count.unwrap().parse::<u64>().unwrap())
         };
         let parks = || look().1;

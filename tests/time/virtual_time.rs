@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use loopgroup::testing::{TestGroup, TestLoop};
 use loopgroup::time::{interval, now, sleep, sleep_until, timeout};
-use loopgroup::{Cause, EventLoopGroup, State, block_on};
+use loopgroup::{EndCause, EventLoopGroup, LoopState, block_on};
 
 use crate::util::{self, restless, secs};
 
@@ -20,7 +20,7 @@ fn shut_down(test: &mut TestLoop, quiet: Duration, timeout: Duration) {
     test.run_until_stalled();
 }
 
-fn cause(test: &TestLoop) -> Option<Cause> {
+fn cause(test: &TestLoop) -> Option<EndCause> {
     test.report().map(|report| report.loops()[0].cause())
 }
 
@@ -28,13 +28,13 @@ fn cause(test: &TestLoop) -> Option<Cause> {
 fn an_idle_loop_ends_exactly_at_the_end_of_its_quiet_period() {
     let mut test = TestLoop::new();
     shut_down(&mut test, secs(2), secs(15));
-    assert_eq!(test.state(), State::ShuttingDown);
+    assert_eq!(test.state(), LoopState::ShuttingDown);
     test.advance(secs(2) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(cause(&test), Some(EndCause::Quiet));
     assert_eq!(test.report().unwrap().elapsed(), secs(2));
-    assert_eq!(test.state(), State::Terminated);
+    assert_eq!(test.state(), LoopState::Terminated);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn every_task_starts_the_quiet_period_again() {
     test.advance(secs(2) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(cause(&test), Some(EndCause::Quiet));
     assert_eq!(test.report().unwrap().elapsed(), secs(12));
 }
 
@@ -66,7 +66,7 @@ fn the_timeout_ends_a_loop_that_never_comes_to_rest() {
     test.advance(secs(15) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Timeout));
+    assert_eq!(cause(&test), Some(EndCause::Timeout));
     assert_eq!(end.wait().elapsed(), secs(15));
     let error: Result<(), _> = test.block_on(restless);
     assert!(error.unwrap_err().is_cancelled());
@@ -82,7 +82,7 @@ fn the_timeout_ends_a_loop_whose_tasks_spawn_tasks_for_ever() {
     shut_down(&mut test, secs(1), secs(3));
     test.advance(secs(3));
     let report = test.report().unwrap();
-    assert_eq!(report.loops()[0].cause(), Cause::Timeout);
+    assert_eq!(report.loops()[0].cause(), EndCause::Timeout);
     assert_eq!(
         report.accepted(),
         report.completed() + report.cancelled(),
@@ -97,7 +97,7 @@ fn a_task_that_waits_longer_than_the_quiet_period_is_cancelled_at_its_end() {
     test.run_until_stalled();
     shut_down(&mut test, secs(2), secs(15));
     test.advance(secs(2));
-    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(cause(&test), Some(EndCause::Quiet));
     assert!(test.block_on(slow).unwrap_err().is_cancelled());
 }
 
@@ -110,7 +110,7 @@ fn a_drain_waits_for_that_task_instead() {
     test.advance(secs(10) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Drained));
+    assert_eq!(cause(&test), Some(EndCause::Drained));
     assert!(test.block_on(slow).is_ok());
 }
 
@@ -122,7 +122,7 @@ fn a_drain_that_takes_too_long_ends_at_its_timeout() {
     test.advance(secs(60) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Timeout));
+    assert_eq!(cause(&test), Some(EndCause::Timeout));
     assert!(test.block_on(stuck).unwrap_err().is_cancelled());
 }
 
@@ -140,7 +140,7 @@ fn shutdown_now_shortens_what_is_under_way() {
         assert_eq!(cause(&test), None);
         drop(test.shutdown_now());
         test.run_until_stalled();
-        assert_eq!(cause(&test), Some(Cause::Now));
+        assert_eq!(cause(&test), Some(EndCause::Now));
         assert_eq!(test.report().unwrap().elapsed(), secs(1));
     }
 }
@@ -154,7 +154,7 @@ fn later_terms_do_not_change_the_first_ones() {
     test.advance(secs(5) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(cause(&test), Some(EndCause::Quiet));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_loop_ends_as_idle_once_nobody_can_submit() {
     assert_eq!(cause(&test), None);
     drop(bound);
     test.run_until_stalled();
-    assert_eq!(cause(&test), Some(Cause::Idle));
+    assert_eq!(cause(&test), Some(EndCause::Idle));
     assert_eq!(test.report().unwrap().elapsed(), secs(30));
 }
 
@@ -216,7 +216,7 @@ fn a_live_task_keeps_a_loop_from_being_idle() {
     test.advance(secs(10) - NANO);
     assert_eq!(cause(&test), None);
     test.advance(NANO);
-    assert_eq!(cause(&test), Some(Cause::Idle));
+    assert_eq!(cause(&test), Some(EndCause::Idle));
     assert!(test.block_on(task).is_ok());
 }
 
@@ -226,9 +226,9 @@ fn letting_the_last_handle_go_is_a_request_without_quiet_period() {
     let waiting = test.spawn(std::future::pending::<()>());
     test.run_until_stalled();
     test.let_go();
-    assert_eq!(test.state(), State::ShuttingDown);
+    assert_eq!(test.state(), LoopState::ShuttingDown);
     test.run_until_stalled();
-    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(cause(&test), Some(EndCause::Quiet));
     assert!(test.block_on(waiting).unwrap_err().is_cancelled());
 }
 
@@ -245,7 +245,7 @@ fn quiet_zero_runs_what_is_queued_and_ends() {
     }
     shut_down(&mut test, Duration::ZERO, secs(15));
     assert_eq!(runs.load(Ordering::SeqCst), 3_000);
-    assert_eq!(cause(&test), Some(Cause::Quiet));
+    assert_eq!(cause(&test), Some(EndCause::Quiet));
     assert_eq!(test.elapsed(), Duration::ZERO);
 }
 
@@ -446,7 +446,7 @@ fn polls_are_counted_to_the_end_of_a_loop() {
     }
     drop(test.drain(secs(1)));
     assert_eq!(test.run_until_stalled(), 6);
-    assert_eq!(cause(&test), Some(Cause::Drained));
+    assert_eq!(cause(&test), Some(EndCause::Drained));
     assert_eq!(test.run_until_stalled(), 0);
 }
 
@@ -578,7 +578,7 @@ fn loops_of_a_group_drain_together_so_that_tasks_can_submit_to_each_other() {
             report
                 .loops()
                 .iter()
-                .all(|one| one.cause() == Cause::Drained)
+                .all(|one| one.cause() == EndCause::Drained)
         );
         assert_eq!(report.elapsed(), secs(12));
     }
@@ -650,7 +650,7 @@ fn a_test_loop_that_goes_takes_everything_along() {
     assert!(error.is_cancelled());
     let error = loopgroup::block_on(bound.with(|_| ())).unwrap_err();
     assert!(error.is_rejected());
-    assert_eq!(ev.state(), loopgroup::State::Terminated);
+    assert_eq!(ev.state(), loopgroup::LoopState::Terminated);
     assert!(loopgroup::block_on(ev.spawn(async {})).is_err());
 }
 

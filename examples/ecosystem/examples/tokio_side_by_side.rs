@@ -34,7 +34,7 @@ fn main() -> Result<(), Error> {
         .loops(2)
         .on_thread_start(|_| TOKIO.enter())
         .build()?;
-    let server = Server::bind("127.0.0.1:0")?
+    let server = Server::new("127.0.0.1:0")?
         .workers(&group)
         .serve(|stream, _peer| hello(stream))?;
 

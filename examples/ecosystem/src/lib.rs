@@ -35,7 +35,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     let boss = EventLoopGroup::new(1)?;
-    let server = Server::bind(("127.0.0.1", port()))?
+    let server = Server::new(("127.0.0.1", port()))?
         .boss(&boss)
         .workers(workers)
         .serve(handler)?;

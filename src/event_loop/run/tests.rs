@@ -26,5 +26,5 @@ fn what_tail_tasks_took_is_not_waited_for_again() {
         panic!("a timer is armed")
     };
     assert_eq!(until.deadline - until.now, ms(10));
-    runner.end(Cause::Now, None, None, entered);
+    runner.end(EndCause::Now, None, None, entered);
 }

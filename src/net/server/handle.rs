@@ -299,7 +299,7 @@ impl<H> Drop for ServedConnection<H> {
 /// use loopgroup::{EventLoopGroup, net::Server};
 ///
 /// let group = EventLoopGroup::new(1)?;
-/// let server = Server::bind("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
+/// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
 /// println!("listening on {}", server.local_addr());
 /// assert_eq!((server.accepted(), server.connections(), server.accept_errors()), (0, 0, 0));
 /// assert!(server.last_accept_error().is_none());
@@ -397,7 +397,7 @@ impl fmt::Debug for ServerHandle {
 /// ```
 /// use loopgroup::{EventLoopGroup, net::Server};
 /// let group = EventLoopGroup::new(1)?;
-/// let server = Server::bind("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
+/// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
 /// server.stop();
 /// let report = group.block_on(server);
 /// println!("{report}"); // 0 connections accepted = 0 completed + 0 aborted + 0 rejected; ...

@@ -57,7 +57,7 @@ pub use handle::{ServerHandle, ServerReport};
 ///
 /// let boss = EventLoopGroup::new(1)?;
 /// let workers = EventLoopGroup::new(2)?;
-/// let server = Server::bind("127.0.0.1:0")?
+/// let server = Server::new("127.0.0.1:0")?
 ///     .boss(&boss)
 ///     .workers(&workers)
 ///     .max_connections(1000)
@@ -107,12 +107,12 @@ impl Server {
     /// ```
     /// use loopgroup::net::Server;
     ///
-    /// let server = Server::bind("127.0.0.1:0")?; // serve() binds the socket
-    /// assert!(Server::bind("no port").is_err());
+    /// let server = Server::new("127.0.0.1:0")?; // serve() binds the socket
+    /// assert!(Server::new("no port").is_err());
     /// # drop(server);
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Server> {
+    pub fn new(address: impl ToSocketAddrs) -> io::Result<Server> {
         let addresses: Vec<_> = address
             .to_socket_addrs()
             .map_err(|error| {
@@ -137,6 +137,19 @@ impl Server {
         })
     }
 
+    /// As [`Server::new`]: it has never bound anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::new`].
+    #[deprecated(
+        since = "0.2.0",
+        note = "renamed to `Server::new`: the socket is bound by `serve`"
+    )]
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<Server> {
+        Server::new(address)
+    }
+
     /// Sets the group that accepts, on its [`next`](EventLoopGroup::next) loop; the workers by default.
     ///
     /// # Examples
@@ -145,7 +158,7 @@ impl Server {
     /// use loopgroup::{EventLoopGroup, net::Server};
     ///
     /// let (boss, workers) = (EventLoopGroup::new(1)?, EventLoopGroup::new(2)?);
-    /// let server = Server::bind("127.0.0.1:0")?
+    /// let server = Server::new("127.0.0.1:0")?
     ///     .boss(&boss)
     ///     .workers(&workers)
     ///     .serve(|_, _| async {})?;
@@ -167,7 +180,7 @@ impl Server {
     /// use loopgroup::{EventLoopGroup, net::Server};
     ///
     /// let group = EventLoopGroup::new(2)?; // accepts and serves
-    /// Server::bind("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?.stop();
+    /// Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?.stop();
     /// # std::io::Result::Ok(())
     /// ```
     pub fn workers(mut self, group: &EventLoopGroup) -> Server {
@@ -183,7 +196,7 @@ impl Server {
     /// use loopgroup::{EventLoopGroup, net::Server};
     ///
     /// let group = EventLoopGroup::new(1)?;
-    /// let server = Server::bind("127.0.0.1:0")?.workers(&group);
+    /// let server = Server::new("127.0.0.1:0")?.workers(&group);
     /// server.backlog(16).serve(|_, _| async {})?.stop();
     /// # std::io::Result::Ok(())
     /// ```
@@ -203,7 +216,7 @@ impl Server {
     /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
     ///
     /// let group = EventLoopGroup::new(1)?;
-    /// let server = Server::bind("127.0.0.1:0")?
+    /// let server = Server::new("127.0.0.1:0")?
     ///     .workers(&group)
     ///     .max_connections(1)
     ///     .serve(|stream, _| async move {
@@ -245,7 +258,7 @@ impl Server {
     /// use loopgroup::{EventLoopGroup, net::Server};
     ///
     /// let group = EventLoopGroup::new(2)?;
-    /// let server = Server::bind("127.0.0.1:0")?
+    /// let server = Server::new("127.0.0.1:0")?
     ///     .workers(&group)
     ///     .reuse_port(true) // two listeners on one port
     ///     .serve(|_, _| async {})?;
@@ -279,7 +292,7 @@ impl Server {
     /// }
     ///
     /// let group = EventLoopGroup::new(1)?;
-    /// let server = Server::bind("127.0.0.1:0")?.workers(&group).serve(|_stream, peer| async move {
+    /// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_stream, peer| async move {
     ///     SERVED.set(SERVED.get() + 1);
     ///     println!("{peer} is number {} here", SERVED.get());
     /// })?;

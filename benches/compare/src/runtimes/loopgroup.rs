@@ -85,7 +85,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     let group = group(loops, WaitStrategy::Park);
-    let server = Server::bind("127.0.0.1:0")
+    let server = Server::new("127.0.0.1:0")
         .expect("that is an address")
         .workers(&group)
         .serve(move |stream, _| {

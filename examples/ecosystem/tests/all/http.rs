@@ -33,7 +33,7 @@ async fn serve(stream: TcpStream, door: Door) {
 
 fn server(group: &EventLoopGroup, door: &Door) -> ServerHandle {
     let door = door.clone();
-    let server = Server::bind("127.0.0.1:0").unwrap().workers(group);
+    let server = Server::new("127.0.0.1:0").unwrap().workers(group);
     server
         .serve(move |stream, _| serve(stream, door.clone()))
         .unwrap()

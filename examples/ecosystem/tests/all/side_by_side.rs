@@ -30,7 +30,7 @@ async fn hello(mut stream: TcpStream) {
 fn reqwest_works_in_our_tasks_which_stay_at_home() {
     within(|| {
         let group = beside_tokio(2);
-        let server = Server::bind("127.0.0.1:0").unwrap().workers(&group);
+        let server = Server::new("127.0.0.1:0").unwrap().workers(&group);
         let server = server.serve(|stream, _| hello(stream)).unwrap();
         let url = format!("http://{}/", server.local_addr());
         let first = group.loops()[0].clone();

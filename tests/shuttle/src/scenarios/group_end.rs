@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use loopgroup::{Cause, EventLoop, EventLoopGroup, TerminationFuture, yield_now};
+use loopgroup::{EndCause, EventLoop, EventLoopGroup, TerminationFuture, yield_now};
 use shuttle_primitives::{thread, time};
 
 use super::NEVER;
@@ -47,7 +47,7 @@ fn drain_against(end_one: impl FnOnce(&EventLoop) -> TerminationFuture + Send + 
         "{end:?}"
     );
     ledger.check(&report);
-    let drained = |index: usize| report.loops()[index].cause() == Cause::Drained;
+    let drained = |index: usize| report.loops()[index].cause() == EndCause::Drained;
     assert!(drained(0) && drained(1), "{report}");
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
@@ -106,7 +106,7 @@ pub fn drain_against_hook_and_drop() {
     outside.join().unwrap();
     assert_eq!(refused.load(Ordering::Relaxed), 0, "{report}");
     ledger.check(&report);
-    let drained = |one: &loopgroup::LoopReport| one.cause() == Cause::Drained;
+    let drained = |one: &loopgroup::LoopReport| one.cause() == EndCause::Drained;
     assert!(report.loops().iter().all(drained), "{report}");
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
@@ -137,5 +137,5 @@ pub fn drain_against_failed_start() {
     assert_eq!(task.wait(), End::Completed);
     ledger.check(&report);
     let causes: Vec<_> = report.loops().iter().map(|one| one.cause()).collect();
-    assert_eq!(causes, [Cause::Drained, Cause::Failed], "{report}");
+    assert_eq!(causes, [EndCause::Drained, EndCause::Failed], "{report}");
 }

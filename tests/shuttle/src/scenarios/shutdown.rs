@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use loopgroup::{Cause, EventLoopGroup, LoopReport, RejectReason, block_on, yield_now};
+use loopgroup::{EndCause, EventLoopGroup, LoopReport, RejectReason, block_on, yield_now};
 use shuttle_primitives::thread::{self, ThreadId};
 use shuttle_primitives::time;
 
@@ -159,7 +159,7 @@ pub fn drain_against_spawn() {
     submitter.join().unwrap();
     ledger.check(&report);
     assert_eq!(report.cancelled(), 0, "{report}");
-    let drained = |one: &LoopReport| matches!(one.cause(), Cause::Drained | Cause::Idle);
+    let drained = |one: &LoopReport| matches!(one.cause(), EndCause::Drained | EndCause::Idle);
     assert!(report.loops().iter().all(drained), "{report}");
 }
 
