@@ -15,7 +15,7 @@ use crate::unwind::message;
 /// The reason why a submission was refused.
 ///
 /// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind
-/// `WouldBlock` (queue full), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported`
+/// `ResourceBusy` (queue full), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported`
 /// (no context) or that of the failed thread start.
 ///
 /// # Examples
@@ -160,7 +160,7 @@ impl<F> From<Rejected<F>> for io::Error {
 
 /// The reason why a task has no result: it panicked, was cancelled, or was refused.
 ///
-/// Converted to an [`io::Error`], a cancellation has the kind `Interrupted`, a panic `Other`, and a
+/// Converted to an [`io::Error`], a cancellation and a panic have the kind `Other`, and a
 /// refusal that of its [`RejectReason`].
 ///
 /// # Examples

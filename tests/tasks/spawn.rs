@@ -186,7 +186,7 @@ fn try_spawn_hands_the_future_back_when_the_queue_is_full() {
         assert_eq!(rejected.reason(), RejectReason::QueueFull);
         assert_eq!(
             std::io::Error::from(rejected).kind(),
-            std::io::ErrorKind::WouldBlock
+            std::io::ErrorKind::ResourceBusy
         );
         release.open();
         assert_eq!(block_on(first).unwrap(), 1);
