@@ -375,9 +375,13 @@ pub fn in_child(test: &str) -> std::process::Output {
 }
 
 /// As [`in_child`], after a command of the shell: `ulimit`, say.
+///
+/// `LOOPGROUP_RUNNER` says what runs this binary if the system does not by itself: `qemu-aarch64 -L ...`.
 pub fn in_child_after(command: &str, test: &str) -> std::process::Output {
+    let runner = std::env::var("LOOPGROUP_RUNNER").unwrap_or_default();
     std::process::Command::new("sh")
         .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
+        .args(runner.split_whitespace())
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env("LOOPGROUP_CHILD", "1")
