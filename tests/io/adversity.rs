@@ -351,57 +351,61 @@ fn a_descriptor_that_is_always_ready_shares_its_loop_too() {
 
 #[test]
 fn a_duplicate_of_a_closed_socket_wakes_nobody_and_one_of_a_live_socket_does() {
-    for taken_out in [false, true] {
-        on_a_loop(move || async move {
-            let here = EventLoop::current().unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let (client, server) = pair(&listener).await?;
-            let server = server.into_std();
-            let duplicate = server.try_clone()?;
-            let number = server.as_raw_fd();
-            let server = TcpStream::from_std(server)?;
-            let mut buf = [0; 16];
-            assert!(futures::poll!((&server).read(&mut buf)).is_pending());
-            let slots = here.registered_channels();
-            // Out of the selector, although the duplicate keeps the socket open.
-            if taken_out {
-                drop(server.into_std());
-            } else {
-                drop(server);
-            }
-            assert_eq!(here.registered_channels(), slots - 1);
-            // The next socket has the descriptor's number, and its slot.
-            let (mut peer, next) = std::os::unix::net::UnixStream::pair()?;
-            let mut next = loopgroup::net::UnixStream::from_std(next)?;
-            assert!(
-                [
-                    peer.as_raw_fd(),
-                    next.try_io(Interest::READABLE, |s| Ok(s.as_raw_fd()))?
-                ]
-                .contains(&number)
-            );
-            let log = Log::new();
-            let waiting = loopgroup::spawn_local(Probe::new(&log, async move {
+    // Alone: no other test may take the descriptor's number meanwhile.
+    const NAME: &str = "a_duplicate_of_a_closed_socket_wakes_nobody_and_one_of_a_live_socket_does";
+    alone(NAME, || {
+        for taken_out in [false, true] {
+            on_a_loop(move || async move {
+                let here = EventLoop::current().unwrap();
+                let listener = TcpListener::bind("127.0.0.1:0").await?;
+                let (client, server) = pair(&listener).await?;
+                let server = server.into_std();
+                let duplicate = server.try_clone()?;
+                let number = server.as_raw_fd();
+                let server = TcpStream::from_std(server)?;
                 let mut buf = [0; 16];
-                next.read(&mut buf).await
-            }));
-            while log.polls() == 0 {
+                assert!(futures::poll!((&server).read(&mut buf)).is_pending());
+                let slots = here.registered_channels();
+                // Out of the selector, although the duplicate keeps the socket open.
+                if taken_out {
+                    drop(server.into_std());
+                } else {
+                    drop(server);
+                }
+                assert_eq!(here.registered_channels(), slots - 1);
+                // The next socket has the descriptor's number, and its slot.
+                let (mut peer, next) = std::os::unix::net::UnixStream::pair()?;
+                let mut next = loopgroup::net::UnixStream::from_std(next)?;
+                assert!(
+                    [
+                        peer.as_raw_fd(),
+                        next.try_io(Interest::READABLE, |s| Ok(s.as_raw_fd()))?
+                    ]
+                    .contains(&number)
+                );
+                let log = Log::new();
+                let waiting = loopgroup::spawn_local(Probe::new(&log, async move {
+                    let mut buf = [0; 16];
+                    next.read(&mut buf).await
+                }));
+                while log.polls() == 0 {
+                    loopgroup::yield_now().await;
+                }
+                (&client).write_all(b"for the duplicate").await?;
+                // A live duplicate hears it, after the selector has been asked.
+                let duplicate = TcpStream::from_std(duplicate)?;
+                timeout(LONG, duplicate.readable()).await??;
+                assert_eq!((&duplicate).read(&mut buf).await?, 16);
                 loopgroup::yield_now().await;
-            }
-            (&client).write_all(b"for the duplicate").await?;
-            // A live duplicate hears it, after the selector has been asked.
-            let duplicate = TcpStream::from_std(duplicate)?;
-            timeout(LONG, duplicate.readable()).await??;
-            assert_eq!((&duplicate).read(&mut buf).await?, 16);
-            loopgroup::yield_now().await;
-            assert_eq!(log.polls(), 1, "woken by somebody else's bytes");
-            assert_eq!(here.metrics().stale_events(), 0, "nor is the loop");
-            peer.write_all(b"its own")?;
-            assert_eq!(timeout(LONG, waiting).await???, 7);
-            assert_eq!(log.polls(), 2);
-            Ok(())
-        });
-    }
+                assert_eq!(log.polls(), 1, "woken by somebody else's bytes");
+                assert_eq!(here.metrics().stale_events(), 0, "nor is the loop");
+                peer.write_all(b"its own")?;
+                assert_eq!(timeout(LONG, waiting).await???, 7);
+                assert_eq!(log.polls(), 2);
+                Ok(())
+            });
+        }
+    });
 }
 
 #[test]

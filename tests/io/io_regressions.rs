@@ -22,7 +22,7 @@ use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListen
 use loopgroup::time::timeout;
 use loopgroup::{CloseChannels, EventLoopGroup, yield_now};
 
-use crate::util::{self, TempPath, alone, eventually, on_a_loop, within};
+use crate::util::{self, TempPath, eventually, on_a_loop, within};
 
 /// Long enough for a wait that ends at once if it ends wrongly.
 const SHORT: Duration = Duration::from_millis(20);
@@ -483,7 +483,7 @@ fn no_more_threads() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_name_that_no_thread_can_look_up_is_no_would_block() {
-    alone(
+    util::alone(
         "a_name_that_no_thread_can_look_up_is_no_would_block",
         || {
             let group = EventLoopGroup::new(1).unwrap();
@@ -546,7 +546,7 @@ fn a_socket_whose_loop_has_ended_waits_on_the_loop_of_whoever_has_it_now() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_forked_child_that_drops_a_socket_takes_nothing_from_its_parent() {
-    alone(
+    util::alone(
         "a_forked_child_that_drops_a_socket_takes_nothing_from_its_parent",
         || {
             let group = EventLoopGroup::new(1).unwrap();

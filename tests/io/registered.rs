@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,13 +14,11 @@ use crate::util::{on_a_loop, within};
 
 /// A pipe: what is written to the second end is read from the first.
 fn pipe() -> io::Result<(File, File)> {
-    let mut fds = [0; 2];
-    // SAFETY: the pointer is valid for two descriptors, and the call writes both or fails.
-    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: both were opened a line ago, and nobody else has them.
-    Ok(fds.map(|fd| unsafe { File::from_raw_fd(fd) }).into())
+    // mio knows how each system makes one that children do not inherit.
+    let (sender, receiver) = mio::unix::pipe::new()?;
+    sender.set_nonblocking(false)?;
+    receiver.set_nonblocking(false)?;
+    Ok((OwnedFd::from(receiver).into(), OwnedFd::from(sender).into()))
 }
 
 /// Reads until the end.

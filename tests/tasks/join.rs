@@ -721,7 +721,7 @@ fn public_types_cross_threads_as_promised() {
     use loopgroup::blocking::{BlockingBuilder, BlockingGroup, WhenFull};
     use loopgroup::net::{
         Incoming, OwnedReadHalf, OwnedWriteHalf, Server, ServerHandle, ServerReport, TcpListener,
-        TcpStream, UCred, UdpSocket, UnixDatagram, UnixIncoming, UnixListener, UnixOwnedReadHalf,
+        TcpStream, UdpSocket, UnixDatagram, UnixIncoming, UnixListener, UnixOwnedReadHalf,
         UnixOwnedWriteHalf, UnixStream,
     };
     use loopgroup::{
@@ -774,7 +774,8 @@ fn public_types_cross_threads_as_promised() {
     all::<UnixOwnedWriteHalf>();
     all::<UnixIncoming<'_>>();
     all::<UnixDatagram>();
-    all::<UCred>();
+    #[cfg(target_os = "linux")]
+    all::<loopgroup::net::UCred>();
     all::<Registered<net::UnixStream>>();
     all::<Server>();
     all::<ServerHandle>();

@@ -19,13 +19,17 @@ pub fn in_child(test: &str) -> Output {
 }
 
 /// As [`in_child`], after a command of the shell: `ulimit`, say.
+///
+/// `LOOPGROUP_RUNNER` names the program that runs this binary, if the system cannot: `qemu-aarch64 -L ...`.
 #[track_caller]
 pub fn in_child_after(command: &str, test: &str) -> Output {
     // `tests/<binary>/<module>.rs` holds `<module>::<test>`.
     let module = Path::new(Location::caller().file()).file_stem().unwrap();
     let test = format!("{}::{test}", module.to_str().unwrap());
+    let runner = std::env::var("LOOPGROUP_RUNNER").unwrap_or_default();
     Command::new("sh")
         .args(["-c", &format!("{command} && exec \"$0\" \"$@\"")])
+        .args(runner.split_whitespace())
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", &test, "--nocapture", "--test-threads=1"])
         .env("LOOPGROUP_CHILD", "1")
