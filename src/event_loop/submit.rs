@@ -384,6 +384,20 @@ impl EventLoop {
         }
     }
 
+    /// As [`EventLoop::offer_local`], but a refusal is counted.
+    pub(crate) fn start_local<I, F>(
+        &self,
+        init: I,
+        location: &'static Location<'static>,
+    ) -> Result<(), Rejected<I>>
+    where
+        I: FnOnce() -> F + Send + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        self.offer_local(init, location)
+            .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
+    }
+
     /// Makes a future on this loop, in the first poll of its task, and runs it there, detached.
     ///
     /// The task is a plain local one, smaller than that of `spawn_with`. A refusal is not counted: another loop may take

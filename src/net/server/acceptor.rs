@@ -185,54 +185,30 @@ impl WorkerChoice {
     {
         let mut delay = FIRST_DELAY;
         loop {
-            match self.try_submit(serve, location) {
-                Submission::Accepted => return Some(()),
-                Submission::AllShutDown => return None,
+            // Neither the group nor a handle is held across the await below.
+            let (started, is_open) = match self {
+                WorkerChoice::AcceptingLoop => {
+                    let here = EventLoop::current().expect("an acceptor is a task of a loop");
+                    let started = here.start_local(serve, location);
+                    (started, !here.state().is_shutdown())
+                }
+                WorkerChoice::NextOf(group) => {
+                    let group = group.upgrade()?;
+                    let started = group.start_connection(serve, location);
+                    let mut loops = group.loops.iter();
+                    (started, loops.any(|one| !one.state().is_shutdown()))
+                }
+            };
+            match started {
+                Ok(()) => return Some(()),
                 // Every queue is full, or a thread could not be started.
-                Submission::Refused(refused) => serve = refused,
+                Err(refused) if is_open => serve = refused.into_inner(),
+                Err(_) => return None,
             }
             stop.unless_stopped(sleep(delay)).await?;
             delay = doubled(delay);
         }
     }
-
-    fn try_submit<C, F>(&self, serve: C, location: &'static Location<'static>) -> Submission<C>
-    where
-        C: FnOnce() -> F + Send + 'static,
-        F: Future<Output = ()> + 'static,
-    {
-        let (offered, ended) = match self {
-            WorkerChoice::AcceptingLoop => {
-                let here = EventLoop::current().expect("an acceptor is a task of a loop");
-                let offered = here.offer_local(serve, location);
-                if let Err(refused) = &offered {
-                    here.shared().note_refusal(refused.reason(), location);
-                }
-                (offered, here.state().is_shutdown())
-            }
-            WorkerChoice::NextOf(group) => {
-                let Some(group) = group.upgrade() else {
-                    return Submission::AllShutDown;
-                };
-                let offered = group.start_connection(serve, location);
-                let ended = group.loops.iter().all(|one| one.state().is_shutdown());
-                (offered, ended)
-            }
-        };
-        match offered {
-            Ok(()) => Submission::Accepted,
-            Err(_) if ended => Submission::AllShutDown,
-            Err(refused) => Submission::Refused(refused.into_inner()),
-        }
-    }
-}
-
-/// The result of an attempt to submit a connection to a loop.
-enum Submission<C> {
-    Accepted,
-    Refused(C),
-    /// No loop is left that could accept it.
-    AllShutDown,
 }
 
 /// The stop signals of an acceptor: from the handle, from its own loop, and from all workers.
