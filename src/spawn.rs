@@ -12,6 +12,7 @@ use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::shared::Runnable;
 use crate::group::core::GroupCore;
 use crate::group::entered::{entered_group, no_context};
+use crate::group::spawn::Refused;
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::task::{self, Task};
@@ -41,7 +42,8 @@ where
 {
     // The chooser is user code: it is asked with no borrow of the context.
     if let Some(local) = context::current() {
-        return GroupCore::of(&local).spawn(future);
+        let spawned = GroupCore::of(&local).spawn(future, Location::caller());
+        return spawned.unwrap_or_else(Refused::into_handle);
     }
     match entered_group() {
         Some(group) => group.spawn(future),
@@ -71,7 +73,8 @@ where
     F::Output: Send + 'static,
 {
     if let Some(local) = context::current() {
-        return GroupCore::of(&local).try_spawn(future);
+        let spawned = GroupCore::of(&local).spawn(future, Location::caller());
+        return spawned.map_err(Refused::into_rejected);
     }
     match entered_group() {
         Some(group) => group.try_spawn(future),

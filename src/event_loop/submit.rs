@@ -340,20 +340,6 @@ impl EventLoop {
             .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
     }
 
-    /// Spawns a task of the crate's own, which counts as spawned at `location`.
-    pub(crate) fn spawn_from<F>(
-        &self,
-        future: F,
-        location: &'static Location<'static>,
-    ) -> Result<JoinHandle<F::Output>, Rejected<F>>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.offer(future, |future| future, Lane::Main, Urgency::Now, location)
-            .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
-    }
-
     /// As [`EventLoop::try_submit`], but a refusal is not counted: another loop may accept the value.
     pub(crate) fn offer<V, F>(
         &self,
@@ -382,20 +368,6 @@ impl EventLoop {
                 Err(Rejected::new(value, reason))
             }
         }
-    }
-
-    /// As [`EventLoop::offer_local`], but a refusal is counted.
-    pub(crate) fn start_local<I, F>(
-        &self,
-        init: I,
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<I>>
-    where
-        I: FnOnce() -> F + Send + 'static,
-        F: Future<Output = ()> + 'static,
-    {
-        self.offer_local(init, location)
-            .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
     }
 
     /// Makes a future on this loop, in the first poll of its task, and runs it there, detached.

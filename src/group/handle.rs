@@ -17,6 +17,7 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::group::core::{GroupCore, HandleToken};
+use crate::group::spawn::Refused;
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::termination::TerminationFuture;
@@ -152,7 +153,11 @@ impl EventLoopGroup {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.core.spawn(future)
+        if let [only] = self.loops() {
+            return only.spawn(future); // built outside the lock
+        }
+        let spawned = self.core.spawn(future, Location::caller());
+        spawned.unwrap_or_else(Refused::into_handle)
     }
 
     /// Spawns a future on the loop with this index.
@@ -201,7 +206,8 @@ impl EventLoopGroup {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.core.spawn_with(init)
+        let spawned = self.core.spawn_with(init, Location::caller());
+        spawned.unwrap_or_else(Refused::into_handle)
     }
 
     /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
@@ -262,7 +268,8 @@ impl EventLoopGroup {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.core.try_spawn(future)
+        let spawned = self.core.spawn(future, Location::caller());
+        spawned.map_err(Refused::into_rejected)
     }
 
     /// Spawns a future on the loop with this index, or hands it back.
@@ -328,7 +335,8 @@ impl EventLoopGroup {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.core.try_spawn_with(init)
+        let spawned = self.core.spawn_with(init, Location::caller());
+        spawned.map_err(Refused::into_rejected)
     }
 
     /// Ends the group gracefully: quiet period 2 s, timeout 15 s.

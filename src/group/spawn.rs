@@ -17,59 +17,23 @@ use crate::task::join::JoinHandle;
 use crate::task::stand_in::StandIn;
 
 impl GroupCore {
-    #[track_caller]
-    pub(crate) fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    /// Spawns a future on the next loop.
+    pub(crate) fn spawn<F>(
+        &self,
+        future: F,
+        location: &'static Location<'static>,
+    ) -> Result<JoinHandle<F::Output>, Refused<'_, F>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        if let [only] = &*self.loops {
-            return only.spawn(future);
-        }
-        let location = Location::caller();
-        let spawned = self.offer(future, location, is_closed, |one, future| {
+        self.offer(future, location, is_closed, |one, future| {
             one.offer(future, |future| future, Lane::Main, Urgency::Now, location)
-        });
-        spawned.unwrap_or_else(|refused| refused.into_handle(location))
+        })
     }
 
-    #[track_caller]
-    pub(crate) fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        let location = Location::caller();
-        let spawned = self.offer(future, location, is_closed, |one, future| {
-            one.offer(future, |future| future, Lane::Main, Urgency::Now, location)
-        });
-        spawned.map_err(|refused| refused.value)
-    }
-
-    #[track_caller]
-    pub(crate) fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
-    where
-        I: FnOnce() -> F + Send + 'static,
-        F: Future + 'static,
-        F::Output: Send + 'static,
-    {
-        let spawned = self.offer_with(init, Location::caller());
-        spawned.map_err(|refused| refused.value)
-    }
-
-    #[track_caller]
-    pub(crate) fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
-    where
-        I: FnOnce() -> F + Send + 'static,
-        F: Future + 'static,
-        F::Output: Send + 'static,
-    {
-        let location = Location::caller();
-        let spawned = self.offer_with(init, location);
-        spawned.unwrap_or_else(|refused| refused.into_handle(location))
-    }
-
-    fn offer_with<I, F>(
+    /// Makes a future on the next loop, and runs it there.
+    pub(crate) fn spawn_with<I, F>(
         &self,
         init: I,
         location: &'static Location<'static>,
@@ -100,7 +64,7 @@ impl GroupCore {
             |_| true,
             |one, init| one.offer_local(init, location),
         );
-        started.map_err(|refused| refused.value)
+        started.map_err(Refused::into_rejected)
     }
 
     /// Offers a value to the next loop, and to the other open ones if `again` says so of the refusal.
@@ -129,7 +93,8 @@ impl GroupCore {
         next.shared().note_refusal(refused.reason(), location);
         Err(Refused {
             by: next,
-            value: refused,
+            rejected: refused,
+            location,
         })
     }
 }
@@ -140,18 +105,24 @@ fn is_closed(reason: RejectReason) -> bool {
 }
 
 /// A value that no loop has accepted, and the loop that was chosen for it.
-struct Refused<'a, V> {
+pub(crate) struct Refused<'a, V> {
     by: &'a EventLoop,
-    value: Rejected<V>,
+    rejected: Rejected<V>,
+    location: &'static Location<'static>,
 }
 
 impl<V> Refused<'_, V> {
+    /// Hands the value back.
+    pub(crate) fn into_rejected(self) -> Rejected<V> {
+        self.rejected
+    }
+
     /// Drops the value; the handle carries the reason.
     #[cold]
-    fn into_handle<T>(self, location: &'static Location<'static>) -> JoinHandle<T> {
-        let reason = self.value.reason();
+    pub(crate) fn into_handle<T>(self) -> JoinHandle<T> {
+        let reason = self.rejected.reason();
         let panics = &self.by.shared().panics;
-        panics.drop(PanicSite::Destructor, Some(location), self.value);
+        panics.drop(PanicSite::Destructor, Some(self.location), self.rejected);
         JoinHandle::refused(reason)
     }
 }

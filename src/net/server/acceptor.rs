@@ -189,7 +189,9 @@ impl WorkerChoice {
             let (started, is_open) = match self {
                 WorkerChoice::AcceptingLoop => {
                     let here = EventLoop::current().expect("an acceptor is a task of a loop");
-                    let started = here.start_local(serve, location);
+                    let started = here.offer_local(serve, location);
+                    let note = |reason| here.shared().note_refusal(reason, location);
+                    let started = started.inspect_err(|refused| note(refused.reason()));
                     (started, !here.state().is_shutdown())
                 }
                 WorkerChoice::NextOf(group) => {

@@ -24,6 +24,7 @@ use std::panic::Location;
 
 use crate::error::Rejected;
 use crate::event_loop::handle::EventLoop;
+use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::handle::EventLoopGroup;
 use crate::net::TcpStream;
 use crate::net::server::acceptor::{Acceptor, WorkerChoice};
@@ -335,10 +336,13 @@ impl Server {
                 workers: workers.clone(),
                 core: Arc::clone(&core),
             };
-            let spawned = acceptor_loop.spawn_from(acceptor.run(), location);
-            if let Err(rejected) = spawned {
+            let (lane, urgency) = (Lane::Main, Urgency::Now);
+            let run = acceptor.run();
+            if let Err(rejected) = acceptor_loop.offer(run, |run| run, lane, urgency, location) {
+                let reason = rejected.reason();
+                acceptor_loop.shared().note_refusal(reason, location);
                 state.stop(); // stops the acceptors that already run
-                let error = io::Error::from(Rejected::new((), rejected.reason()));
+                let error = io::Error::from(Rejected::new((), reason));
                 let text = format!("the group that should accept for the server refuses: {error}");
                 return Err(io::Error::new(error.kind(), text));
             }
