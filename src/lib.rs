@@ -211,15 +211,15 @@ pub use termination::TerminationFuture;
 pub use yield_now::{YieldNow, yield_now};
 
 /// The old name of [`LoopState`].
-#[deprecated(since = "0.2.0", note = "renamed to `LoopState`")]
+#[deprecated(since = "0.1.0", note = "renamed to `LoopState`")]
 pub type State = LoopState;
 
 /// The old name of [`EndCause`].
-#[deprecated(since = "0.2.0", note = "renamed to `EndCause`")]
+#[deprecated(since = "0.1.0", note = "renamed to `EndCause`")]
 pub type Cause = EndCause;
 
 /// The old name of [`RejectVerdict`].
-#[deprecated(since = "0.2.0", note = "renamed to `RejectVerdict`")]
+#[deprecated(since = "0.1.0", note = "renamed to `RejectVerdict`")]
 pub type Verdict = RejectVerdict;
 
 #[cfg(any(test, fuzzing))]

@@ -144,7 +144,7 @@ impl Server {
     ///
     /// As [`Server::new`].
     #[deprecated(
-        since = "0.2.0",
+        since = "0.1.0",
         note = "renamed to `Server::new`: the socket is bound by `serve`"
     )]
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Server> {
