@@ -1,4 +1,4 @@
-//! LoopState without locks: an `Rc` shared by tasks of one loop, and a loop-bound value used from outside.
+//! State without locks: an `Rc` shared by tasks of one loop, and a loop-bound value used from outside.
 //!
 //!     cargo run --example local_state
 //!

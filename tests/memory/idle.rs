@@ -35,7 +35,7 @@ impl Thread {
             line.split_whitespace().nth(1).unwrap().to_owned()
         };
         Thread {
-            sleeps: field("LoopState:") == "S",
+            sleeps: field("State:") == "S",
             voluntary: field("voluntary_ctxt_switches:").parse().unwrap(),
             involuntary: field("nonvoluntary_ctxt_switches:").parse().unwrap(),
         }

@@ -379,7 +379,7 @@ fn a_remote_schedule_wakes_the_loop_only_if_it_is_the_earliest() {
             let text = std::fs::read_to_string(&status).unwrap();
             let line = text.lines().find(|line| line.starts_with("voluntary"));
             let count = line.and_then(|line| line.split_whitespace().nth(1));
-            let sleeps = text.contains("LoopState:\tS");
+            let sleeps = text.contains("State:\tS");
             (sleeps, count.unwrap().parse::<u64>().unwrap())
         };
         let parks = || look().1;

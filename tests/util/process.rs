@@ -89,6 +89,6 @@ pub fn others_sleep() -> bool {
     fs::read_dir("/proc/self/task").unwrap().all(|entry| {
         let entry = entry.unwrap();
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        entry.file_name().to_str() == Some(&this) || status.contains("LoopState:\tS")
+        entry.file_name().to_str() == Some(&this) || status.contains("State:\tS")
     })
 }
