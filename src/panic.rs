@@ -142,7 +142,7 @@ impl<F> Contained<F> {
 
 impl<F> Drop for Contained<F> {
     fn drop(&mut self) {
-        // The group is gone, and its handler with it.
+        // The group was dropped, and its handler with it.
         if let Err(payload) = contain_drop(self.0.take()) {
             PanicReporter::STDERR.show(PanicSite::Destructor, payload, None);
         }
@@ -206,7 +206,7 @@ impl fmt::Display for PanicSite {
     }
 }
 
-/// A panic that nobody can join, as [`Builder::on_panic`](crate::Builder::on_panic) sees it.
+/// A panic that no handle carries, as [`Builder::on_panic`](crate::Builder::on_panic) sees it.
 ///
 /// # Examples
 ///
@@ -219,8 +219,8 @@ impl fmt::Display for PanicSite {
 ///     .loops(1)
 ///     .on_panic(move |panic| tx.send(panic.message().to_owned()).unwrap())
 ///     .build()?;
-/// drop(group.spawn(async { panic!("nobody joins me") })); // detached
-/// assert_eq!(rx.recv().unwrap(), "nobody joins me");
+/// drop(group.spawn(async { panic!("detached") })); // detached
+/// assert_eq!(rx.recv().unwrap(), "detached");
 /// # std::io::Result::Ok(())
 /// ```
 pub struct TaskPanic<'a> {

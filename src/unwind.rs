@@ -21,10 +21,10 @@ pub(crate) fn contain_drop<T>(value: T) -> Result<(), Payload> {
     contain(|| drop(value))
 }
 
-/// Payloads in a row, each out of the destructor of the one before, that are dropped.
+/// How many payloads are dropped in a row, each from the destructor of the previous one.
 const PAYLOADS: usize = 8;
 
-/// Forgets a payload that nobody wants to see.
+/// Drops a payload.
 pub(crate) fn discard(mut payload: Payload) {
     for _ in 0..PAYLOADS {
         match contain_drop(payload) {
@@ -32,7 +32,7 @@ pub(crate) fn discard(mut payload: Payload) {
             Err(next) => payload = next,
         }
     }
-    // A chain of those has an end only if we stop asking: this one is leaked on purpose.
+    // The chain may be endless: this payload is leaked on purpose.
     let _ = Box::leak(payload);
 }
 
@@ -79,7 +79,7 @@ mod tests {
             assert_eq!(drops.load(Ordering::SeqCst), dropped);
             assert_eq!(Arc::strong_count(&drops), 1, "nothing is left of it");
         }
-        // One that goes on and on is not asked for ever. It has no size, so that not a byte leaks here.
+        // An endless chain is cut off. Its payload has no size, so nothing leaks here.
         struct Endless;
         impl Drop for Endless {
             fn drop(&mut self) {

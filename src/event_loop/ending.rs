@@ -1,4 +1,4 @@
-//! The last steps of a loop's life: its report, and the news of its end.
+//! The last steps of a loop's life: it makes its report and announces its end.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) struct Ending {
 }
 
 impl Shared {
-    /// Makes the report, and tells the siblings and all observers that this loop has ended.
+    /// Makes the report, and announces the end to the siblings and to all observers.
     pub(crate) fn terminate(&self, end: Ending) {
         let figures = self.counters.figures(self.inbox.accepted());
         debug_assert_eq!(

@@ -23,7 +23,7 @@ use crate::termination::TerminationFuture;
 /// A handle to one event loop.
 ///
 /// Handles are equal if they lead to the same loop. A handle does not keep the group alive, but
-/// while one exists the loop knows that somebody could still submit.
+/// while one exists the loop knows that a task could still be submitted.
 ///
 /// # Examples
 ///
@@ -226,7 +226,7 @@ impl EventLoop {
 
     /// Ends this loop alone, gracefully: quiet period 2 s, timeout 15 s.
     ///
-    /// [`EventLoopGroup::next`] skips it from here on, while another loop goes on. The terms are those
+    /// [`EventLoopGroup::next`] skips it from here on, while another loop accepts. The terms are those
     /// of [`EventLoopGroup::shutdown_gracefully`].
     ///
     /// # Examples
@@ -262,7 +262,7 @@ impl EventLoop {
     /// let group = loopgroup::EventLoopGroup::new(2)?;
     /// let end = group.loops()[0].shutdown_gracefully_with(Duration::ZERO, Duration::from_secs(5))?;
     /// assert_eq!(end.wait().loops().len(), 1);
-    /// assert_eq!(group.next().index(), 1); // the other one goes on
+    /// assert_eq!(group.next().index(), 1); // the other loop still accepts
     /// # std::io::Result::Ok(())
     /// ```
     pub fn shutdown_gracefully_with(

@@ -3,8 +3,9 @@
 //! Invariants:
 //! - The gate is the owner's: a [`Gate`] says what it takes, and lives under the mailbox' lock, so what is
 //!   let in and what the gate says are one thing. What has passed is always drained.
-//! - What the gate [shows](Gate::shown) is written before the lock is released ([`InboxGuard::edit`]): whoever was refused, or let
-//!   in, finds the same answer outside of the lock.
+//! - What the gate [shows](Gate::shown) is written before the lock is released
+//!   ([`InboxGuard::edit`]): a producer that was refused, or let
+//!   in, reads the same answer without the lock.
 //! - `sleeping` is set under the lock and only while nothing is inside, or again when a ring failed. A
 //!   producer that finds it set clears it and must ring: the bell rings at most once per sleep, however
 //!   many produce.
@@ -14,8 +15,7 @@
 //! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen
 //!   under it, in [`Inbox::push_new_with`], moves a future but does not call it.)
 //!
-//! It knows nothing of tasks and lives: `T` is whatever runs, `N` whatever else the loop has to be told, `G` the
-//! gate.
+//! It knows nothing of tasks and lives: `T` is an item that runs, `N` a message to the loop itself, `G` the gate.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(crate) trait Gate {
 #[derive(Debug)]
 pub(crate) struct Inbox<T, N, G> {
     state: Mutex<State<T, N, G>>,
-    /// Notified by whoever moves the gate, if somebody may wait for that.
+    /// Notified when the gate moves and a thread may wait for that.
     moved: Condvar,
     /// What the gate shows.
     shown: Shown,
@@ -62,8 +62,8 @@ pub(crate) struct Inbox<T, N, G> {
     pub(crate) rings: Gauge,
 }
 
-/// Items that a batch, a queue or a table keeps room for while it is empty: more than a turn has, or a steady flow would
-/// give it back and want it again.
+/// Capacity that an empty batch, queue or table keeps: more than a turn uses, or a steady flow would free it and
+/// allocate it again.
 pub(crate) const KEPT_CAPACITY: usize = 4096;
 
 /// Who wakes a task of the loop.
@@ -83,7 +83,7 @@ struct Shown(AtomicU8);
 #[derive(Debug)]
 struct State<T, N, G> {
     mail: Batch<T, N>,
-    /// Somebody wants the loop to take a turn, with nothing to hand over.
+    /// The loop was asked to take a turn, with nothing to deliver.
     nudged: bool,
     /// Something inside is worth waking a sleeping loop for.
     urgent: bool,
@@ -100,7 +100,7 @@ pub(crate) struct Batch<T, N> {
     pub(crate) main: Vec<T>,
     /// Items for the end of the iteration.
     pub(crate) tail: Vec<T>,
-    /// Items that are about time, and do not wait behind a crowd; each with the number of `main` items before it.
+    /// Items that arm timers and do not wait behind a long queue; each with the number of `main` items before it.
     pub(crate) timed: Vec<(usize, T)>,
     /// Messages to the loop itself.
     pub(crate) messages: Vec<N>,
@@ -124,7 +124,7 @@ pub(crate) enum Urgency {
     Lazy,
 }
 
-/// What the producer owes to the loop once the lock is gone.
+/// What the producer has to do after it has released the lock.
 #[must_use = "a loop that sleeps must be rung"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
@@ -207,7 +207,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
         Ok(self.delivered(&mut state, Urgency::Now))
     }
 
-    /// Leaves a message for the loop itself; nobody is there to read it once the gate is closed.
+    /// Leaves a message for the loop itself; dropped if the gate is closed, for the loop has ended.
     pub(crate) fn post(&self, message: N, urgency: Urgency) -> Ring {
         let mut state = self.state.lock();
         if !state.gate.takes_wakes() {
@@ -355,7 +355,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
         std::mem::take(&mut self.state.mail)
     }
 
-    /// Has the loop take a turn; nobody is there to take it behind a gate that takes nothing.
+    /// Has the loop take a turn, unless the gate is closed: then the loop has ended.
     pub(crate) fn nudge(&mut self) -> Ring {
         if !self.state.gate.takes_wakes() {
             return Ring::NotNeeded;
@@ -364,7 +364,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
         self.inbox.delivered(&mut self.state, Urgency::Now)
     }
 
-    /// Waits until somebody says that the gate has moved, for `timeout` at most.
+    /// Waits until [`moved`](InboxGuard::moved) is called, for `timeout` at most.
     pub(crate) fn wait_moved(self, timeout: Duration) -> Self {
         InboxGuard {
             inbox: self.inbox,
@@ -372,7 +372,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
         }
     }
 
-    /// Wakes whoever waits for the gate to move.
+    /// Wakes the threads that wait for the gate to move.
     pub(crate) fn moved(&self) {
         self.inbox.moved.notify_all();
     }
@@ -394,7 +394,7 @@ impl<T, N> Batch<T, N> {
         }
     }
 
-    /// Gives the room of a past crowd back, beyond so many items; for an empty batch.
+    /// Frees the buffers of an empty batch if they hold more than so many items.
     pub(crate) fn shrink(&mut self, room: usize) {
         let items = self.main.capacity().max(self.tail.capacity());
         if items.max(self.timed.capacity()) > room {

@@ -34,7 +34,7 @@ pub(crate) struct Local {
     timed: RefCell<VecDeque<Runnable>>,
     /// Tasks for the end of the iteration.
     tail: RefCell<VecDeque<Runnable>>,
-    /// Which queue a task woken on this thread goes to.
+    /// Selects the queue for tasks that are woken on this thread.
     waking: Cell<Waking>,
     /// Tasks that gave themselves up, to be dropped by the loop.
     to_drop: RefCell<VecDeque<Runnable>>,
@@ -51,7 +51,7 @@ pub(crate) struct Local {
     measure_time: bool,
 }
 
-/// As many tasks in the queue are a crowd, behind which nothing waits that is about time.
+/// A queue of more tasks is long: closures that arm timers do not wait behind it.
 const LONG_QUEUE: usize = 64;
 
 /// Which queue, besides the plain one.
@@ -65,7 +65,7 @@ pub(crate) enum QueueKind {
     Tail,
 }
 
-/// Why a task is woken, which decides where it goes.
+/// Why a task is woken; selects its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waking {
     /// Something happened to it.
@@ -124,7 +124,7 @@ impl Local {
                 self.shared.counters.accept_local();
                 self.tail.borrow_mut().push_back(runnable);
             }
-            // In its order, unless there is a crowd before it.
+            // In order of submission, unless the queue is long.
             Lane::Timed if self.run.borrow().len() <= LONG_QUEUE => self.push_main(runnable),
             Lane::Timed => {
                 self.shared.counters.accept_local();
@@ -164,7 +164,7 @@ impl Local {
         }
     }
 
-    /// Takes in what is about time: in its order, unless there is a crowd before it.
+    /// Queues closures that arm timers: in order of submission, unless the queue is long.
     #[cold]
     fn collect_timed(&self, mail: &mut Mail) {
         let mut run = self.run.borrow_mut();
@@ -201,20 +201,20 @@ impl Local {
         self.wake_all(Waking::Timer, woken);
     }
 
-    /// Wakes everybody, to the queue that `why` leads to.
+    /// Wakes tasks into the queue that `why` selects.
     fn wake_all(&self, why: Waking, woken: &mut Vec<Waker>) {
-        // Inside of another one it may be: a task that is dropped passes its turn at a socket on.
+        // Calls nest: a task that is dropped may wake the next waiter of its socket.
         let outer = self.waking.replace(why);
         self.shared.panics.wake_all(woken.drain(..));
         self.waking.set(outer);
     }
 
-    /// Wakes whoever waited for what the selector found ready: I/O work.
+    /// Wakes tasks whose descriptors are ready: I/O work.
     pub(crate) fn wake_ready(&self, ready: &mut Vec<Waker>) {
         self.wake_all(Waking::Io, ready);
     }
 
-    /// Closes every channel of the loop; whoever waits for one is woken to an error.
+    /// Closes every channel of the loop; tasks that wait for one are woken and get an error.
     pub(crate) fn close_channels(&self) {
         if let Some(table) = &self.shared.port.table {
             let mut woken = Vec::new();
@@ -244,7 +244,7 @@ impl Local {
         drop(to_drop);
     }
 
-    /// Drops a loop-bound value whose last handle is gone.
+    /// Drops a loop-bound value whose last handle was dropped.
     fn unbind(&self, key: ArenaKey) {
         let value = self.arena.borrow_mut().remove(key);
         self.shared.panics.drop(PanicSite::LoopBound, None, value);
@@ -296,7 +296,7 @@ impl Local {
         self.run.borrow().len() + others
     }
 
-    /// Gives the room of a past crowd back, when the loop is about to sleep.
+    /// Frees the memory of a past burst, before the loop sleeps.
     pub(crate) fn shrink(&self) {
         for queue in [&self.run, &self.io, &self.timed, &self.tail] {
             let mut queue = queue.borrow_mut();

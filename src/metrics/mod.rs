@@ -356,14 +356,14 @@ impl GroupMetrics {
 }
 
 impl EventLoopGroup {
-    /// Returns what the loops have done so far, and who woke whom. Any thread, no hop.
+    /// Returns what the loops have done so far, and how often each loop woke each other one. Any thread, no hop.
     ///
     /// # Examples
     ///
     /// ```
     /// let group = loopgroup::EventLoopGroup::new(2)?;
     /// group.block_on(group.spawn(async {})).unwrap();
-    /// println!("{}", group.metrics()); // a line for each loop, and who woke whom
+    /// println!("{}", group.metrics()); // a line for each loop, and the wakes between them
     /// # std::io::Result::Ok(())
     /// ```
     pub fn metrics(&self) -> GroupMetrics {

@@ -1,10 +1,10 @@
 //! The handle of a task.
 //!
 //! - Two words: the rare variants carry no more than the common one.
-//! - Dropping it detaches; the task goes on and its result is dropped, a panic reported.
+//! - Dropping it detaches: the task runs on, its result is dropped, and a panic is reported.
 //! - It resolves whatever happens to the loop: completed, panicked, cancelled or refused.
-//! - The waker of whoever awaits is user code that async-task would abort over: it is wrapped in a
-//!   shield that keeps its panics.
+//! - async-task aborts the process over a waker that panics. A foreign waker is wrapped in a shield that contains its
+//!   panics.
 
 use std::fmt;
 use std::future::Future;
@@ -120,8 +120,8 @@ impl<T> JoinHandle<T> {
     /// Cancels the task and waits until its future is really dropped.
     ///
     /// The task is cancelled by the call, awaited or not. The returned future resolves to the result if
-    /// the task completed first, else to `None`; a panic that came first is reported, for nobody joins
-    /// it.
+    /// the task completed first, else to `None`; a panic that came first is reported, since no handle is left to
+    /// carry it.
     ///
     /// # Cancel safety
     ///
@@ -134,7 +134,7 @@ impl<T> JoinHandle<T> {
     ///
     /// let group = EventLoopGroup::new(1)?;
     /// let for_ever = group.spawn(std::future::pending::<()>());
-    /// assert_eq!(group.block_on(for_ever.cancel()), None); // its future is gone by now
+    /// assert_eq!(group.block_on(for_ever.cancel()), None); // its future was dropped by now
     /// # std::io::Result::Ok(())
     /// ```
     pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
@@ -156,8 +156,8 @@ impl<T> JoinHandle<T> {
                 Repr::Refused(_) | Repr::Done => None,
             }
         });
-        // The first poll of async-task's future is what cancels. It is made here: whoever keeps the
-        // returned one and does not poll it has cancelled the task all the same.
+        // The first poll of async-task's future is what cancels. It is made here, so that the task
+        // is cancelled although the returned future may never be polled.
         let first = cancelling
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
