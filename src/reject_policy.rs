@@ -1,10 +1,10 @@
-//! What happens to a submission that finds the queue full.
+//! The policy for submissions to a loop whose queue is full.
 
 use std::time::Duration;
 
 use crate::event_loop::handle::EventLoop;
 
-/// What happens to a submission when `max_pending_tasks` are waiting already.
+/// What happens to a submission when `max_pending_tasks` are already waiting.
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ use crate::event_loop::handle::EventLoop;
 /// let (release, blocked) = mpsc::channel::<()>();
 /// group.next().execute(move || {
 ///     started.send(()).unwrap();
-///     blocked.recv().unwrap(); // the loop stands still, and its queue fills
+///     blocked.recv().unwrap(); // the loop is blocked, and its queue fills
 /// })?;
 /// wait.recv().unwrap();
 /// group.try_spawn(async {})?;
@@ -34,20 +34,20 @@ use crate::event_loop::handle::EventLoop;
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum RejectPolicy {
-    /// Refuse it at once: the default.
+    /// Refuse it at once. The default.
     #[default]
     Reject,
-    /// Try again, `retries` times, `interval` apart, then refuse. Callers that are loops themselves
-    /// are refused at once: a loop must not sleep.
+    /// Retry `retries` times, `interval` apart, then refuse. On the thread of a loop, refuse at once: a
+    /// loop must not sleep.
     Backoff {
-        /// How often to try again; not 0.
+        /// How often to retry; not 0.
         retries: u32,
-        /// How long to sleep between two tries; not zero.
+        /// How long to sleep before each retry; not zero.
         interval: Duration,
     },
-    /// Ask a function, with the number of the failed attempt, from 1. It runs on the submitting thread.
-    /// On the full loop itself [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue moves only
-    /// when the caller returns.
+    /// Call a function with the number of the failed attempt, from 1. It runs on the submitting thread.
+    /// On the full loop itself [`Verdict::Retry`] counts as [`Verdict::Reject`]: its queue makes progress
+    /// only when the caller returns.
     Custom(fn(&EventLoop, u32) -> Verdict),
 }
 
@@ -59,7 +59,7 @@ pub enum RejectPolicy {
 /// use loopgroup::{EventLoopGroup, RejectPolicy, Verdict};
 /// use std::time::Duration;
 ///
-/// // Waits a little longer each time, ten times, and tells nobody but the last.
+/// // Retries up to ten times, and waits a little longer each time.
 /// let policy = RejectPolicy::Custom(|ev, attempt| {
 ///     if attempt > 10 || ev.in_event_loop() {
 ///         return Verdict::Reject;
@@ -77,6 +77,6 @@ pub enum RejectPolicy {
 pub enum Verdict {
     /// Refuse the submission.
     Reject,
-    /// Try again at once; the function may wait before it answers so.
+    /// Retry at once; the function may wait before it returns this.
     Retry,
 }
