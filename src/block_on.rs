@@ -1,10 +1,9 @@
 //! Waiting for a future on a thread that is not a loop.
 //!
-//! - The thread parks on a place of its own, so a permit that user code leaves for the thread is
-//!   neither stolen nor mistaken for a wake.
-//! - Nested calls have a place each.
-//! - On a loop thread, of any group, it refuses: the loop would stand still, and if the future needs
-//!   that loop it would stand still for ever.
+//! - Each call has its own [`Parker`], so a permit of `std::thread::park` that user code leaves is
+//!   neither consumed nor mistaken for a wake. This holds for nested calls too.
+//! - It panics on the thread of a loop, of any group: the loop would be blocked, and if the future
+//!   needs that loop, blocked for ever.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,10 +16,10 @@ use crate::sync::{self, Arc};
 use crate::this_thread::{OwnWaker, refuse_on_loop};
 use crate::time::block_on::Waiting;
 
-/// Polls `future` on this thread until it is done, and parks in between.
+/// Polls `future` on this thread until it completes, and parks in between.
 ///
-/// Futures of every runtime may be awaited; they make progress where they belong. To have a group
-/// for [`spawn`](crate::spawn) inside, use [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on).
+/// Futures of any runtime may be awaited; that runtime drives them. To have a group for
+/// [`spawn`](crate::spawn) inside, use [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on).
 ///
 /// # Panics
 ///
@@ -35,11 +34,11 @@ use crate::time::block_on::Waiting;
 pub fn block_on<F: Future>(future: F) -> F::Output {
     refuse_on_loop("block_on");
     let parker = Arc::new(Parker::new());
-    let bell = Arc::clone(&parker);
-    let waker = waker_fn(move || bell.unpark());
+    let unparker = Arc::clone(&parker);
+    let waker = waker_fn(move || unparker.unpark());
     let mut cx = Context::from_waker(&waker);
     let waiting = Waiting::enter();
-    // Dropped before `waiting`: the timers that it gives up are still at home.
+    // Dropped before `waiting`: its timers are cancelled while this thread is still their home.
     let mut future = pin!(future);
     loop {
         let noted = OwnWaker::note(&waker);
@@ -48,7 +47,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         }
         drop(noted);
         let timeout = waiting.fire(&parker).map(|deadline| {
-            // As the loops: whole milliseconds, so that a crowd of timers shares its wake-ups.
+            // Whole milliseconds, as in a loop, so that nearby timers share a wake-up.
             round_up(deadline.saturating_duration_since(sync::now()))
         });
         parker.park(timeout);

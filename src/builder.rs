@@ -1,9 +1,9 @@
-//! The settings of a group, and how they become one.
+//! The settings of a group, and how a group is built from them.
 //!
-//! - Setters only remember; `build` checks everything and names the wrong setting, so the order of
+//! - Setters only store; `build` checks everything and names the wrong setting, so the order of
 //!   setters never matters and no setter resets another.
-//! - Reactors are made eagerly, threads are not: what can fail for want of resources fails here. If
-//!   loop k fails, loops 0..k are closed by being dropped, and the error says which one failed.
+//! - Reactors are created eagerly, threads are not: a lack of descriptors or memory shows here. If
+//!   loop k fails, loops 0..k are closed by being dropped, and the error says which loop failed.
 
 use std::fmt;
 use std::io;
@@ -31,16 +31,16 @@ use crate::termination::Termination;
 use crate::unwind::{contain, discard};
 
 type ThreadName = dyn Fn(usize) -> String + Send + Sync;
-/// Chooses a core for each of so many loops.
+/// Chooses a core for each loop, given the number of loops.
 pub(crate) type PinPlan = dyn FnOnce(usize) -> io::Result<Box<PinThread>> + Send + Sync;
 
 impl EventLoopGroup {
-    /// Makes a group of `loops` loops with default settings; threads start on first use.
+    /// Creates a group of `loops` loops with default settings; threads start on first use.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if `loops` is 0 or absurdly many; else what the system says when it cannot make a
-    /// selector.
+    /// `InvalidInput` if `loops` is 0 or too large to fit in memory; otherwise the system's error if a
+    /// selector cannot be created.
     pub fn new(loops: usize) -> io::Result<EventLoopGroup> {
         EventLoopGroup::builder().loops(loops).build()
     }
@@ -79,7 +79,7 @@ pub struct Builder {
     thread_stack_size: Option<usize>,
     thread_factory: Option<Box<ThreadFactory>>,
     on_thread_start: Option<Box<StartHook>>,
-    /// Checks what was asked for, and says where the threads of so many loops run.
+    /// Checks the requested pinning, and assigns a core to each loop.
     pub(crate) pin_plan: Option<Box<PinPlan>>,
     on_panic: Option<Arc<PanicHandler>>,
     chooser: Option<Box<dyn Chooser>>,
@@ -117,7 +117,7 @@ impl Builder {
         }
     }
 
-    /// Sets where the loops read the time.
+    /// Sets the clock that the loops read.
     pub(crate) fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
         self
@@ -142,18 +142,20 @@ impl Builder {
         self
     }
 
-    /// Sets the stack size of the threads, in bytes. Not 0. [Example](crate::guide::settings#loops-and-threads)
+    /// Sets the stack size of the threads, in bytes. Not 0.
+    /// [Example](crate::guide::settings#loops-and-threads)
     pub fn thread_stack_size(mut self, bytes: usize) -> Builder {
         self.thread_stack_size = Some(bytes);
         self
     }
 
-    /// Decides how a thread starts: with other attributes, inside another runtime's context, ...
+    /// Sets how a thread starts: with other attributes, inside another runtime's context, ...
     ///
-    /// The factory gets a [`LoopThread`] and has it run on a thread of its choice. If it fails, panics
-    /// or lets go of the `LoopThread` unrun, the submission that needed the thread is refused with
-    /// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again. A submission
-    /// waits for the promised thread to begin, 5 s at most. [Example](crate::guide::settings#how-a-thread-starts)
+    /// The factory receives a [`LoopThread`] and runs it on a thread of its choice. If it fails, panics
+    /// or drops the `LoopThread` without running it, the submission that needed the thread is refused
+    /// with [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again. A
+    /// submission waits for the thread to begin, 5 s at most.
+    /// [Example](crate::guide::settings#how-a-thread-starts)
     pub fn thread_factory(
         mut self,
         factory: impl Fn(LoopThread) -> io::Result<()> + Send + Sync + 'static,
@@ -165,8 +167,8 @@ impl Builder {
 
     /// Calls `hook` on each loop's thread before its first task.
     ///
-    /// What it returns is kept as a guard and dropped on the same thread, after the last task and
-    /// before the termination is announced. A hook that panics leaves the loop without a guard.
+    /// Its return value is kept as a guard and dropped on the same thread, after the last task and
+    /// before the termination is announced. If the hook panics, the loop runs without a guard.
     ///
     /// # Examples
     ///
@@ -198,36 +200,38 @@ impl Builder {
         self
     }
 
-    /// Handles panics that nobody can join; the default prints one line on stderr.
+    /// Handles panics that no handle can join; the default prints one line on stderr.
     ///
     /// The handler may be called on any thread: a panic is reported where its last handle is dropped.
-    /// The program's panic hook has run before, as for every panic. See [`TaskPanic`] for an example.
+    /// The program's panic hook has already run, as for every panic. See [`TaskPanic`] for an example.
     pub fn on_panic(mut self, handler: impl Fn(&TaskPanic<'_>) + Send + Sync + 'static) -> Builder {
         let handler = Contained::new(handler);
         self.on_panic = Some(Arc::new(move |panic: &TaskPanic<'_>| handler.get()(panic)));
         self
     }
 
-    /// Sets how [`EventLoopGroup::next`] chooses; the default is [`RoundRobin`](crate::RoundRobin).
+    /// Sets how [`EventLoopGroup::next`] chooses a loop; the default is [`RoundRobin`](crate::RoundRobin).
     /// [Example](crate::guide::settings#who-gets-the-next-task)
     pub fn chooser(mut self, chooser: impl Chooser + 'static) -> Builder {
         self.chooser = Some(Box::new(Contained::new(chooser)));
         self
     }
 
-    /// Bounds the tasks of each loop that wait for their first poll; the default is no bound. Not 0.
+    /// Limits the number of tasks of each loop that wait for their first poll; the default is no limit.
+    /// Not 0.
     ///
-    /// The bound is exact. Futures, closures, scheduled closures and visits of
+    /// The limit is exact. Futures, closures, scheduled closures and visits of
     /// [`LoopBound`](crate::LoopBound) values count, wherever they are submitted, the loop itself
-    /// included. Tasks that have begun are never refused a wake. What is above the bound is up to the
-    /// [`reject_policy`](Builder::reject_policy). [Example](crate::guide::settings#a-bound-for-what-waits)
+    /// included. A wake of a task that has begun is never refused. Submissions above the limit are
+    /// handled by the [`reject_policy`](Builder::reject_policy).
+    /// [Example](crate::guide::settings#a-bound-for-what-waits)
     pub fn max_pending_tasks(mut self, max: usize) -> Builder {
         self.max_pending_tasks = Some(max);
         self
     }
 
-    /// Sets what happens to a submission that finds the bound of
-    /// [`max_pending_tasks`](Builder::max_pending_tasks) reached; without one it is never asked.
+    /// Sets what happens to a submission that exceeds
+    /// [`max_pending_tasks`](Builder::max_pending_tasks); without that limit the policy is never used.
     /// [Example](crate::guide::settings#a-bound-for-what-waits)
     pub fn reject_policy(mut self, policy: RejectPolicy) -> Builder {
         self.reject_policy = policy;
@@ -237,13 +241,13 @@ impl Builder {
     /// Sets the share of time for tasks woken by I/O, in percent: 1 to 100, default 50.
     ///
     /// After `t` of I/O work a loop gives `t·(100−ratio)/ratio` to other tasks; with 100 it runs
-    /// all that are queued. [Example](crate::guide::settings#sockets-against-other-tasks)
+    /// all tasks that are queued. [Example](crate::guide::settings#sockets-against-other-tasks)
     pub fn io_ratio(mut self, percent: u32) -> Builder {
         self.io_ratio = percent;
         self
     }
 
-    /// Has the loops read the clock around every poll, for [`LoopMetrics::busy`](crate::LoopMetrics::busy)
+    /// Makes the loops read the clock around every poll, for [`LoopMetrics::busy`](crate::LoopMetrics::busy)
     /// and [`longest_poll`](crate::LoopMetrics::longest_poll); off by default, as it costs as much as a short
     /// poll. [Example](crate::guide::settings#looking-at-time)
     pub fn measure_time(mut self, measure: bool) -> Builder {
@@ -251,8 +255,9 @@ impl Builder {
         self
     }
 
-    /// Has the loops log every poll that takes `limit` or longer, as a warning that says where the task was
-    /// spawned; includes [`measure_time`](Builder::measure_time). [Example](crate::guide::settings#looking-at-time)
+    /// Makes the loops log every poll that takes `limit` or longer, as a warning that says where the task
+    /// was spawned; implies [`measure_time`](Builder::measure_time).
+    /// [Example](crate::guide::settings#looking-at-time)
     #[cfg(feature = "tracing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     pub fn slow_poll(mut self, limit: Duration) -> Builder {
@@ -274,8 +279,8 @@ impl Builder {
         self
     }
 
-    /// Makes an executor group: loops without a selector, to offload handlers to. Timers work there
-    /// too; `io_ratio` means nothing. [Example](crate::guide::settings#without-sockets)
+    /// Makes the group an executor group: loops without a selector, to offload handlers to. Timers work
+    /// there too; `io_ratio` has no effect. [Example](crate::guide::settings#without-sockets)
     pub fn without_io(mut self) -> Builder {
         self.io = false;
         self
@@ -286,7 +291,7 @@ impl Builder {
     /// # Errors
     ///
     /// `InvalidInput` names the setting that is wrong. Any other error is the system's and says which
-    /// loop could not be made; the loops before it are closed again.
+    /// loop could not be created; the loops before it are closed again.
     pub fn build(self) -> io::Result<EventLoopGroup> {
         let loops = self.validate()?;
         let mut drivers = Vec::new();
@@ -398,7 +403,7 @@ fn loop_error(index: usize, loops: usize, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// What a group is made of, besides its drivers.
+/// The parts of a group, besides its drivers.
 struct Plan {
     config: Arc<Config>,
     callbacks: Callbacks,
@@ -408,7 +413,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// Makes the group. Its loops know it weakly, so it is tied to itself while it is made.
+    /// Assembles the group. Its loops hold it weakly, so the references are cyclic.
     fn assemble(self, drivers: Vec<(Driver, Port<Watched>)>) -> EventLoopGroup {
         let Plan {
             config,
@@ -448,13 +453,13 @@ impl Plan {
                 let members = loops.iter().map(|one| Arc::downgrade(one.shared()));
                 end.set_members(members.collect());
                 let panics = PanicReporter::new(None, on_panic.clone());
-                let keys = Keys::by(&config.clock);
+                let keys = Keys::for_clock(&config.clock);
                 GroupCore::new(loops, chooser, keys, Arc::clone(&end), panics)
             });
             group = Some(Arc::clone(&core));
             HandleToken::new(core)
         });
-        EventLoopGroup::from_parts(group.expect("made with its token"), token)
+        EventLoopGroup::from_parts(group.expect("created with its token"), token)
     }
 }
 

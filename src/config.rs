@@ -1,4 +1,4 @@
-//! What the loops of a group share once it is built: checked by the builder, and never changed.
+//! The configuration that the loops of a group share: validated by the builder, then immutable.
 
 use std::io;
 use std::time::Duration;
@@ -26,14 +26,14 @@ pub enum WaitStrategy {
     /// Block at once: no CPU while idle. The default.
     #[default]
     Park,
-    /// Look for work without blocking for so long, then block; not zero. A message from another loop
-    /// then needs no system call while the loop spins.
+    /// Look for work without blocking for this long, then block; not zero. A submission from another
+    /// thread needs no system call while the loop spins.
     SpinThenPark(Duration),
-    /// Never block: one core per loop, always.
+    /// Never block: each loop uses one core all the time.
     Busy,
 }
 
-/// When a loop that shuts down closes its channels.
+/// When a loop that is shutting down closes its channels.
 ///
 /// # Examples
 ///
@@ -47,29 +47,29 @@ pub enum WaitStrategy {
 ///     .build()?;
 /// let (tx, rx) = std::sync::mpsc::channel();
 /// let reader = group.spawn(async move {
-///     let (one, _other) = UnixStream::pair()?; // nobody will ever write
+///     let (one, _other) = UnixStream::pair()?; // never written to
 ///     one.writable().await?;
 ///     tx.send(()).unwrap();
 ///     one.readable().await
 /// });
 /// rx.recv().unwrap();
 /// group.drain(Duration::from_secs(5)).wait();
-/// assert!(loopgroup::block_on(reader).unwrap().is_err()); // its socket was closed under it
+/// assert!(loopgroup::block_on(reader).unwrap().is_err()); // its socket was closed while it waited
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseChannels {
-    /// At the end of its shutdown: handlers finish with their peers. The default.
+    /// At the end of the shutdown: handlers can finish talking to their peers. The default.
     #[default]
     AtEnd,
-    /// At its start, as Netty does.
+    /// At the start of the shutdown, as Netty does.
     Immediately,
 }
 
-/// What a group was built with, shared by its loops.
+/// The settings of a group, shared by its loops.
 pub(crate) struct Config {
-    /// One name for each loop.
+    /// One name per loop.
     pub(crate) thread_names: Vec<String>,
     pub(crate) thread_stack_size: Option<usize>,
     pub(crate) pin_thread: Option<Box<PinThread>>,
@@ -77,7 +77,7 @@ pub(crate) struct Config {
     pub(crate) io_ratio: u32,
     /// Whether polls are timed.
     pub(crate) measure_time: bool,
-    /// Polls of this length are told to `tracing`.
+    /// Polls of this length or longer are logged through `tracing`.
     pub(crate) slow_poll: Option<Duration>,
     pub(crate) close_channels: CloseChannels,
     pub(crate) clock: Clock,

@@ -1,19 +1,19 @@
 //! Event loop groups for async Rust, after Netty and SwiftNIO.
 //!
 //! A **group** owns N **loops**. A loop is one thread that runs tasks and waits in one selector. A
-//! task that starts on a loop stays on that loop for its whole life: every wake brings it back home,
+//! task that starts on a loop stays on that loop for its whole life: every wake queues it there, and
 //! every poll and its drop happen there. So there is no work stealing, handlers need no locks among
 //! themselves, and futures need not be `Send`.
 //!
 //! ```text
-//!            EventLoopGroup ── next(): round-robin, least loaded, yours
+//!            EventLoopGroup ── next(): round-robin, least loaded, custom
 //!            ┌─────────────┬─────────────┐
 //!         loop 0         loop 1        loop 2        one thread each
 //!        ┌───────┐      ┌───────┐     ┌───────┐
-//!   ────▶│ inbox │      │ inbox │◀────│       │      from elsewhere: one lock,
+//!   ────▶│ inbox │      │ inbox │◀────│       │      from other threads: one lock,
 //!        │ queue │      │ queue │     │ queue │      at most one wake-up per park
-//!        │ tasks │      │ tasks │     │ tasks │      at home: a plain push
-//!        │ mio   │      │ mio   │     │ mio   │      the wait
+//!        │ tasks │      │ tasks │     │ tasks │      on the loop itself: a plain push
+//!        │ mio   │      │ mio   │     │ mio   │      where the loop waits
 //!        └───────┘      └───────┘     └───────┘
 //!            └─────────────┴─────────────┘
 //!            TerminationFuture: one report over all loops
@@ -27,10 +27,10 @@
 //!
 //! let group = EventLoopGroup::new(2)?;
 //!
-//! // A Send future goes to the next loop, in turn.
+//! // A Send future runs on the next loop, round-robin.
 //! let sum = group.spawn(async { (1..=10).sum::<u32>() });
 //!
-//! // A future that is not Send is made on its loop.
+//! // A future that is not Send is created on its loop.
 //! let text = group.spawn_with(|| {
 //!     let words = std::rc::Rc::new(vec!["one", "home"]);
 //!     async move { words.join(" ") }
@@ -47,8 +47,8 @@
 //!
 //! # A first server
 //!
-//! One loop accepts, each connection goes to the next loop and stays there; the handler may hold what is not
-//! `Send`. From here, step by step: [`guide::first_server`].
+//! One loop accepts; each connection is assigned to the next loop and stays there. The handler may hold
+//! values that are not `Send`. A step-by-step version is in [`guide::first_server`].
 //!
 //! ```no_run
 //! use loopgroup::{EventLoopGroup, net::Server};
@@ -72,65 +72,68 @@
 //!
 //! # The guide
 //!
-//! | page | is about |
+//! | page | topic |
 //! |---|---|
-//! | [`guide::model`] | groups, loops, tasks and their homes; a turn; what is promised |
-//! | [`guide::first_server`] | from `cargo new` to a chat server that ends well |
-//! | [`guide::topologies`] | which loops to have, and which one does what |
-//! | [`guide::sockets`], [`guide::settings`] | everything that a socket can do, and that can be set for a group |
-//! | [`guide::shutdown`] | graceful, drain, now; what happens when; the report; recipes |
-//! | [`guide::cancel_safety`] | what dropping, aborting and cancelling do; every async function |
-//! | [`guide::channels`] | other crates' channels and locks between loops |
-//! | [`guide::testing`] | virtual time, and orders of events that can be had again |
-//! | [`guide::running_it`] | `main`, threads, pinning, figures, logs, limits |
-//! | [`guide::from_netty`], [`guide::from_tokio`] | names, code beside code, what differs |
-//! | [`guide::when_not_to_use_it`] | what others do better |
+//! | [`guide::model`] | groups, loops, tasks and their home loops; a turn; the guarantees |
+//! | [`guide::first_server`] | from `cargo new` to a chat server with a graceful shutdown |
+//! | [`guide::topologies`] | which loops to have, and what each of them does |
+//! | [`guide::sockets`] | everything that a socket can do |
+//! | [`guide::settings`] | every setting of a group |
+//! | [`guide::shutdown`] | graceful, drain, now; the order of events; the report; recipes |
+//! | [`guide::cancel_safety`] | what dropping, aborting and cancelling do, for every async function |
+//! | [`guide::channels`] | channels and locks of other crates between loops |
+//! | [`guide::testing`] | virtual time, and reproducible orders of events |
+//! | [`guide::running_it`] | `main`, threads, pinning, metrics, logs, limits |
+//! | [`guide::from_netty`], [`guide::from_tokio`] | names, code side by side, differences |
+//! | [`guide::when_not_to_use_it`] | what other runtimes do better |
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - **Affinity.** A future is polled and dropped on its home loop only, under every race.
-//! - **Accounting.** Every submission is accepted or refused; a refused value is handed back or its
-//!   handle says so. Every accepted task completes, panics or is cancelled; its handle resolves; the
-//!   [`TerminationReport`] has the figures, and they add up.
-//! - **A shutdown that ends.** The timeout holds also against tasks that never come to rest (though
-//!   not against a poll that never returns).
-//! - **Contained panics.** Tasks, destructors, closures, hooks, choosers, wakers: none ends a loop
+//! - **Affinity.** A future is polled and dropped on its home loop only, whatever races.
+//! - **Accounting.** Every submission is accepted or refused; a refused value is returned or its
+//!   handle reports the refusal. Every accepted task completes, panics or is cancelled; its handle
+//!   resolves; the [`TerminationReport`] has the counts, and they add up.
+//! - **A shutdown that ends.** The timeout holds even if tasks keep waking themselves (but not against
+//!   a poll that never returns).
+//! - **Contained panics.** A panic in a task, destructor, closure, hook, chooser or waker ends no loop
 //!   (unless the program is built with `panic = "abort"`).
 //! - **No unsafe code.** The crate forbids it.
 //!
 //! # Where things are
 //!
-//! | to do | use |
+//! | to | use |
 //! |---|---|
-//! | make a group | [`EventLoopGroup::new`], [`EventLoopGroup::builder`] |
-//! | spawn anywhere in it | [`EventLoopGroup::spawn`], [`spawn_with`](EventLoopGroup::spawn_with), [`spawn`] |
+//! | create a group | [`EventLoopGroup::new`], [`EventLoopGroup::builder`] |
+//! | spawn on any loop | [`EventLoopGroup::spawn`], [`EventLoopGroup::spawn_with`], [`spawn`] |
 //! | spawn on one loop | [`EventLoopGroup::spawn_on`], [`EventLoop::spawn`], [`spawn_local`] |
-//! | run a closure on a loop | [`EventLoop::execute`], [`submit`](EventLoop::submit), [`dispatch`](EventLoop::dispatch) |
+//! | run a closure on a loop | [`EventLoop::execute`], [`EventLoop::submit`], [`EventLoop::dispatch`] |
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
-//! | be a loop | [`run`] |
-//! | wait from an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
+//! | turn the current thread into a loop | [`run`] |
+//! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
 //! | serve TCP with a boss and workers | [`net::Server`] |
 //! | sockets | [`net`], [`io::Registered`] |
-//! | wait for Ctrl-C or SIGTERM | `signal`, with the feature of that name |
-//! | wait, tick, time out | [`time`] |
+//! | wait for Ctrl-C or SIGTERM | `signal`, with the feature `signal` |
+//! | sleep, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
-//! | look at loops at work | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
+//! | observe the loops | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
 //! | test without real time | [`testing`] |
-//! | end a task when its loop ends | [`shutdown_requested`] |
-//! | end | [`EventLoopGroup::drain`], [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully), [`shutdown_now`](EventLoopGroup::shutdown_now) |
+//! | end a task when its loop shuts down | [`shutdown_requested`] |
+//! | shut down | [`EventLoopGroup::drain`], [`shutdown_gracefully`], [`shutdown_now`] |
 //! | do blocking work | [`blocking`] |
-//! | give each loop a core | `Builder::pin_cores`, with the feature `affinity` |
-//! | bring hyper, rustls, tungstenite, ... | [`compat`] |
+//! | pin each loop to a core | `Builder::pin_cores`, with the feature `affinity` |
+//! | use hyper, rustls, tungstenite, ... | [`compat`] |
+//!
+//! [`shutdown_gracefully`]: EventLoopGroup::shutdown_gracefully
+//! [`shutdown_now`]: EventLoopGroup::shutdown_now
 //!
 //! # Things to know
 //!
 //! - Dropping a [`JoinHandle`] detaches its task.
-//! - Dropping the last [`EventLoopGroup`] handle cancels the tasks that wait: to let them finish, wait
-//!   for [`drain`](EventLoopGroup::drain).
-//! - The first request for shutdown sets its terms; only [`shutdown_now`](EventLoopGroup::shutdown_now)
-//!   changes them.
+//! - Dropping the last [`EventLoopGroup`] handle cancels the tasks that are waiting: to let them finish,
+//!   wait for [`drain`](EventLoopGroup::drain).
+//! - The first shutdown request sets the terms; only [`shutdown_now`] changes them.
 //! - A detached task that is never woken again lives until its loop ends.
-//! - `main` returning ends the process, loops or not: wait for a [`TerminationFuture`] first.
+//! - When `main` returns, the process ends, even if loops run: wait for a [`TerminationFuture`] first.
 //! - After `fork` the child has no loop threads and must not use the group; all descriptors are
 //!   close-on-exec.
 

@@ -1,4 +1,4 @@
-//! What happens to a submission that finds the queue full.
+//! The policy for submissions to a loop whose queue is full.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::event_loop::handle::EventLoop;
 use crate::panic::Contained;
 use crate::sync::Arc;
 
-/// What happens to a submission when `max_pending_tasks` are waiting already.
+/// What happens to a submission when `max_pending_tasks` are already waiting.
 ///
 /// # Examples
 ///
@@ -24,7 +24,7 @@ use crate::sync::Arc;
 /// let (release, blocked) = mpsc::channel::<()>();
 /// group.next().execute(move || {
 ///     started.send(()).unwrap();
-///     blocked.recv().unwrap(); // the loop stands still, and its queue fills
+///     blocked.recv().unwrap(); // the loop is blocked, and its queue fills
 /// })?;
 /// wait.recv().unwrap();
 /// group.try_spawn(async {})?;
@@ -37,20 +37,20 @@ use crate::sync::Arc;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum RejectPolicy {
-    /// Refuse it at once: the default.
+    /// Refuse it at once. The default.
     #[default]
     Reject,
-    /// Try again, `retries` times, `interval` apart, then refuse. Callers that are loops themselves
-    /// are refused at once: a loop must not sleep.
+    /// Retry `retries` times, `interval` apart, then refuse. On the thread of a loop, refuse at once: a
+    /// loop must not sleep.
     Backoff {
-        /// How often to try again; not 0.
+        /// How often to retry; not 0.
         retries: u32,
-        /// How long to sleep between two tries; not zero.
+        /// How long to sleep before each retry; not zero.
         interval: Duration,
     },
-    /// Ask a function, with the number of the failed attempt, from 1. It runs on the submitting thread.
-    /// On the full loop itself [`RejectVerdict::Retry`] counts as [`RejectVerdict::Reject`]: its queue moves only
-    /// when the caller returns.
+    /// Call a function with the number of the failed attempt, from 1. It runs on the submitting thread.
+    /// On the full loop itself [`RejectVerdict::Retry`] counts as [`RejectVerdict::Reject`]: its queue makes
+    /// progress only when the caller returns.
     ///
     /// For a closure that captures something see [`RejectPolicy::custom`].
     Custom(fn(&EventLoop, u32) -> RejectVerdict),
@@ -124,7 +124,7 @@ impl fmt::Debug for CustomPolicy {
 /// use loopgroup::{EventLoopGroup, RejectPolicy, RejectVerdict};
 /// use std::time::Duration;
 ///
-/// // Waits a little longer each time, ten times, and tells nobody but the last.
+/// // Retries up to ten times, and waits a little longer each time.
 /// let policy = RejectPolicy::Custom(|ev, attempt| {
 ///     if attempt > 10 || ev.in_event_loop() {
 ///         return RejectVerdict::Reject;
@@ -142,6 +142,6 @@ impl fmt::Debug for CustomPolicy {
 pub enum RejectVerdict {
     /// Refuse the submission.
     Reject,
-    /// Try again at once; the function may wait before it answers so.
+    /// Retry at once; the function may wait before it returns this.
     Retry,
 }

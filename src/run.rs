@@ -1,4 +1,4 @@
-//! `loopgroup::run`: the calling thread becomes a loop for as long as a future takes.
+//! `loopgroup::run`: the calling thread is a loop until a future completes.
 
 use std::future::Future;
 use std::io;
@@ -8,21 +8,21 @@ use crate::event_loop::context;
 use crate::event_loop::main_future::{Main, run_main};
 use crate::this_thread;
 
-/// Turns this thread into an event loop until `future` is done.
+/// Turns this thread into an event loop until `future` completes.
 ///
-/// The future need be neither `Send` nor `'static`; what it spawns with [`spawn_local`] need not be
-/// `Send` either. When it is done, tasks that are left are cancelled and the thread is an ordinary one
-/// again.
+/// The future need be neither `Send` nor `'static`; tasks that it spawns with
+/// [`spawn_local`](crate::spawn_local) need not be `Send` either. When it completes, the remaining tasks
+/// are cancelled and the thread is an ordinary thread again.
 ///
 /// # Errors
 ///
-/// What the system says when it cannot make a selector, or when the selector fails; `Deadlock` on a
-/// thread that is a loop already; `Interrupted` if the loop was shut down before the future was done;
-/// `Other` in the destructor of a thread-local.
+/// The system's error if the selector cannot be created or fails; `Deadlock` on a thread that is
+/// already a loop; `Interrupted` if the loop was shut down before the future completed; `Other` in the
+/// destructor of a thread-local.
 ///
 /// # Panics
 ///
-/// If the future panics, with its payload.
+/// If the future panics, with the same payload.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ pub fn run<F: Future>(future: F) -> io::Result<F::Output> {
     }
     let group = Builder::new().loops(1).build()?;
     let parts = group.next().shared().take_parts();
-    let parts = parts.expect("a new group whose loop nobody else has");
+    let parts = parts.expect("the loop of a new group has no thread");
     match run_main(parts, future) {
         Main::Done(output) => Ok(output),
         Main::Panicked(payload) => std::panic::resume_unwind(payload),

@@ -1,4 +1,4 @@
-//! A future that tells a task of the shutdown of its loop.
+//! A future that completes when the shutdown of a loop is requested.
 
 use std::fmt;
 use std::future::Future;
@@ -10,19 +10,19 @@ use crate::event_loop::shared::Shared;
 use crate::group::entered::{entered_group, no_context};
 use crate::sync::Arc;
 
-/// Resolves when this loop starts to shut down, so that a long-lived task can end by itself.
+/// Resolves when the shutdown of this loop is requested, so that a long-lived task can end by itself.
 ///
 /// Inside `group.block_on` it resolves when the shutdown of every loop of the group was requested.
 ///
 /// # Panics
 ///
-/// If the thread that calls it is neither a loop nor inside `group.block_on`. It is the call that
-/// counts, not the await: `group.block_on(shutdown_requested())` calls it outside, and
+/// If the calling thread is neither a loop nor inside `group.block_on`. The call counts, not the
+/// await: `group.block_on(shutdown_requested())` calls it outside, and
 /// `group.block_on(async { shutdown_requested().await })` inside.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the shutdown stays requested, and every later future is ready at once.
+/// Cancel safe: the request is permanent, and every later future is ready at once.
 ///
 /// # Examples
 ///
@@ -79,20 +79,19 @@ pub fn shutdown_requested() -> ShutdownRequested {
 /// ```
 #[must_use = "futures do nothing unless awaited"]
 pub struct ShutdownRequested {
-    /// The loops that are still to be waited for, the next one last; a group shuts down when all its
-    /// loops do.
+    /// The loops to wait for, the next one last; a group shuts down when all its loops do.
     loops: Vec<Arc<Shared>>,
-    /// The place among the waiters of the next loop.
+    /// The key of this future among the waiters of the next loop.
     key: Option<usize>,
 }
 
 impl ShutdownRequested {
-    /// Resolves when the shutdown of all these loops was requested.
+    /// Resolves when the shutdown of all `loops` was requested.
     pub(crate) fn of(loops: Vec<Arc<Shared>>) -> ShutdownRequested {
         ShutdownRequested { loops, key: None }
     }
 
-    /// Whether it would be ready, or as good as: the state changes just before its waiters are told.
+    /// Whether it is ready, or about to be: the state changes just before the waiters are woken.
     pub(crate) fn is_requested(&self) -> bool {
         let mut loops = self.loops.iter();
         loops.all(|one| one.state().is_shutting_down())
@@ -108,7 +107,7 @@ impl Future for ShutdownRequested {
         let waker = cx.waker().clone();
         while let Some(next) = this.loops.last() {
             let mut waiters = next.shutdown_waiters.lock();
-            // Whoever asks for the shutdown moves the state first and takes the waiters out after.
+            // A request changes the state first and then takes the waiters, under this lock.
             if !next.state().is_shutting_down() {
                 let replaced = waiters.store(&mut this.key, waker);
                 drop(waiters);

@@ -1,7 +1,7 @@
 //! Spawning on the current loop, or in the group of the current thread.
 //!
-//! With no context the short forms panic, at the caller's line and with a sentence that says what is missing; the `try_`
-//! forms hand the future back.
+//! Without a context the short forms panic, at the caller's location and with a message that says what
+//! is missing; the `try_` forms return the future.
 
 use std::future::Future;
 use std::panic::Location;
@@ -18,9 +18,9 @@ use crate::task::join::JoinHandle;
 use crate::task::{self, Task};
 use crate::this_thread;
 
-/// Spawns a future on the next loop of the current group: the loop's own, or that of `group.block_on`.
+/// Spawns a future on the next loop of the current group: that of this loop, or of `group.block_on`.
 ///
-/// A refusal shows in the handle. For a future that is not `Send` see [`spawn_local`].
+/// A refusal is reported by the handle. For a future that is not `Send` see [`spawn_local`].
 ///
 /// # Panics
 ///
@@ -40,7 +40,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // The chooser is user code: it is asked with no borrow of the context.
+    // The chooser is user code: it is called with no borrow of the context.
     if let Some(local) = context::current() {
         let spawned = GroupCore::of(&local).spawn(future, Location::caller());
         return spawned.unwrap_or_else(Refused::into_handle);
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// Spawns a future on the next loop of the current group, or hands it back.
+/// Spawns a future on the next loop of the current group, or returns it.
 ///
 /// # Errors
 ///
@@ -82,9 +82,9 @@ where
     }
 }
 
-/// Spawns a future on this very loop; it need not be `Send`.
+/// Spawns a future on the current loop; it need not be `Send`.
 ///
-/// A refusal shows in the handle.
+/// A refusal is reported by the handle.
 ///
 /// # Panics
 ///
@@ -112,8 +112,8 @@ where
     if !this_thread::is_loop() {
         no_context("spawn_local");
     }
-    // The task is made first, and refused through its handle if need be: a future that is handed back is
-    // moved twice more. One look at the loop, under which no user code runs.
+    // The task is created first, and refused through its handle if necessary: returning the future
+    // would move it twice more. No user code runs inside `with_local`.
     let made = context::with_local(|local| {
         let (runnable, task) = task::new_local(&local.shared, future, location);
         if local.shared.is_open() && local.shared.bound.is_none() {
@@ -126,12 +126,12 @@ where
     match made {
         Some((task, None)) => JoinHandle::of_task(task),
         Some((task, Some(runnable))) => enqueue_or_refuse(task, runnable, location),
-        // A loop whose thread-locals are destroyed, because a task of it ends the process.
+        // The thread-locals of the loop are destroyed: one of its tasks ends the process.
         None => no_context("spawn_local"),
     }
 }
 
-/// The way of a task that finds its loop closed, or below a bound.
+/// Queues a task on a loop that is closed or has a limit, or refuses it.
 #[cold]
 fn enqueue_or_refuse<T>(
     task: Task<T>,
@@ -148,7 +148,7 @@ fn enqueue_or_refuse<T>(
     }
 }
 
-/// Spawns a future on this very loop, or hands it back; it need not be `Send`.
+/// Spawns a future on the current loop, or returns it; it need not be `Send`.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ where
     let mut future = Some(future);
     let mut made = None;
     let queued = home.enqueue(Lane::Main, Urgency::Now, || {
-        let future = future.take().expect("the task is made once");
+        let future = future.take().expect("the task is created once");
         let (runnable, task) = task::new_local(&home, future, location);
         made = Some(task);
         runnable
@@ -187,6 +187,6 @@ where
             Err(Rejected::new(future, reason))
         }
         (_, Some(task), _) => Ok(JoinHandle::of_task(task)),
-        (_, None, _) => unreachable!("a future that was taken is a task"),
+        (_, None, _) => unreachable!("a future that was taken has become a task"),
     }
 }

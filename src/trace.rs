@@ -1,12 +1,12 @@
-//! What loops tell `tracing`: nothing, and at no cost, unless the feature of that name is on.
+//! The events that loops emit through `tracing`: none, and at no cost, unless that feature is enabled.
 //!
-//! - A loop's thread is inside a span `event_loop` from start to end, so what tasks log shows where it
-//!   was logged.
-//! - Subscribers are foreign code: they are called with no lock and no borrow held, and what they panic with
-//!   ends here.
-//! - A subscriber may submit to a loop, and be refused. What happens on a thread while it tells is not told by that
-//!   thread again: a refusal of the telling would be the next event, and so on until the stack is full.
-//! - Events name the place in the source where the task was spawned, wherever there is a task.
+//! - A loop's thread is inside a span `event_loop` from start to end, so events that tasks log show
+//!   their loop.
+//! - Subscribers are user code: they are called with no lock and no borrow held, and their panics are
+//!   contained here.
+//! - A subscriber may submit to a loop, and be refused. While a thread calls the subscriber it emits no
+//!   further events: each refusal would emit the next one, until the stack overflows.
+//! - Events about a task name the source location that spawned it.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::*;
@@ -29,10 +29,10 @@ mod on {
     use crate::unwind::{contain, discard};
 
     thread_local! {
-        /// Where the task that is polled right now was spawned.
+        /// Where the task that is being polled was spawned.
         static POLLED: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
-        /// The subscriber is being called.
-        static TELLING: Cell<bool> = const { Cell::new(false) };
+        /// Whether this thread is calling the subscriber.
+        static IN_SUBSCRIBER: Cell<bool> = const { Cell::new(false) };
     }
 
     /// Keeps the thread inside the span of its loop.
@@ -40,26 +40,26 @@ mod on {
 
     impl Drop for LoopSpan {
         fn drop(&mut self) {
-            tell(|| drop(self.0.take()));
+            emit(|| drop(self.0.take()));
         }
     }
 
-    /// Calls the subscriber, unless it is the subscriber who asks for it.
-    fn tell<R>(call: impl FnOnce() -> R) -> Option<R> {
-        if TELLING.replace(true) {
+    /// Calls the subscriber, unless this is called by the subscriber itself.
+    fn emit<R>(call: impl FnOnce() -> R) -> Option<R> {
+        if IN_SUBSCRIBER.replace(true) {
             return None;
         }
-        let told = contain(call);
-        TELLING.set(false);
-        told.map_err(discard).ok()
+        let result = contain(call);
+        IN_SUBSCRIBER.set(false);
+        result.map_err(discard).ok()
     }
 
-    fn place(location: Option<&'static Location<'static>>) -> Option<impl tracing::Value> {
+    fn location_field(location: Option<&'static Location<'static>>) -> Option<impl tracing::Value> {
         location.map(|location| tracing::field::display(location as &dyn Display))
     }
 
     pub(crate) fn loop_started(index: usize) -> LoopSpan {
-        LoopSpan(tell(|| {
+        LoopSpan(emit(|| {
             let span = debug_span!("event_loop", index).entered();
             info!(index, "event loop started");
             span
@@ -67,7 +67,7 @@ mod on {
     }
 
     pub(crate) fn loop_ended(report: &LoopReport) {
-        tell(|| {
+        emit(|| {
             info!(
                 index = report.index(),
                 cause = ?report.cause(),
@@ -80,9 +80,9 @@ mod on {
         });
     }
 
-    /// A step on the way to the end of a loop.
+    /// Records that a loop has reached a phase of its shutdown.
     pub(crate) fn shutdown(index: usize, phase: &'static str) {
-        tell(|| debug!(index, phase, "event loop shuts down"));
+        emit(|| debug!(index, phase, "event loop shuts down"));
     }
 
     pub(crate) fn panicked(
@@ -91,12 +91,12 @@ mod on {
         index: Option<usize>,
         location: Option<&'static Location<'static>>,
     ) {
-        tell(|| {
+        emit(|| {
             error!(
                 site = %site,
                 message,
                 index,
-                spawned_at = place(location),
+                spawned_at = location_field(location),
                 "panic caught"
             );
         });
@@ -107,11 +107,11 @@ mod on {
         reason: RejectReason,
         location: &'static Location<'static>,
     ) {
-        tell(|| {
+        emit(|| {
             warn!(
                 index,
                 reason = %reason,
-                spawned_at = place(Some(location)),
+                spawned_at = location_field(Some(location)),
                 "task refused"
             );
         });
@@ -119,22 +119,27 @@ mod on {
 
     pub(crate) fn rebuilt(error: Option<&io::Error>) {
         let error = error.map(tracing::field::display);
-        tell(|| warn!(error, "selector rebuilt"));
+        emit(|| warn!(error, "selector rebuilt"));
     }
 
-    /// Notes which task is polled, for [`polled`].
+    /// Records which task is polled, for [`polled`].
     pub(crate) fn polling(location: &'static Location<'static>) {
         POLLED.set(Some(location));
     }
 
-    /// Tells of a poll that took `time`, if the loop's limit says that this is long.
+    /// Logs a poll that took `time`, if that reaches the limit `slow`.
     pub(crate) fn polled(index: usize, slow: Option<Duration>, time: Duration) {
         let location = POLLED.take();
         if slow.is_none_or(|slow| time < slow) {
             return;
         }
-        tell(|| {
-            warn!(index, ?time, spawned_at = place(location), "slow poll");
+        emit(|| {
+            warn!(
+                index,
+                ?time,
+                spawned_at = location_field(location),
+                "slow poll"
+            );
         });
     }
 }

@@ -4,13 +4,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Lets every other queued task go first, once.
+/// Lets every other queued task run first, once.
 ///
-/// It works in every runtime, for it needs nothing but its waker.
+/// It works in any runtime: it only uses its waker.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: it has no effect beyond its wait.
+/// Cancel safe: it has no effect besides the wait.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ pub fn yield_now() -> YieldNow {
 /// let mut test = loopgroup::testing::TestLoop::new();
 /// let once: loopgroup::YieldNow = loopgroup::yield_now();
 /// test.spawn(once);
-/// assert_eq!(test.run_until_stalled(), 2); // away, and back
+/// assert_eq!(test.run_until_stalled(), 2); // it yields, then completes
 /// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited"]

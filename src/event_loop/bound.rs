@@ -1,10 +1,9 @@
 //! A value that lives on a loop, and handles to it that live anywhere.
 //!
-//! - The value is made, used and dropped on its loop; it is dropped when the last handle is gone, or
-//!   when the loop ends, after its last task.
-//! - `init` runs once, on the loop: in its turn, or earlier if the value is wanted earlier.
-//! - The value is out of the arena while a closure works on it: a second access meanwhile panics
-//!   instead of aliasing.
+//! - The value is created, used and dropped on its loop; it is dropped when the last handle is dropped,
+//!   or when the loop ends, after its last task.
+//! - `init` runs once, on the loop: when its task runs, or earlier if a visit needs the value earlier.
+//! - The value is taken out of the arena during a visit: a nested visit panics instead of aliasing.
 
 use std::any::Any;
 use std::fmt;
@@ -21,13 +20,13 @@ use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
 use crate::unwind::{contain, contain_drop, discard};
 
-/// A handle to a value that lives on one loop and need not be `Send`; made by
+/// A handle to a value that lives on one loop and need not be `Send`; created by
 /// [`EventLoop::bind`](crate::EventLoop::bind).
 ///
-/// It is cheap to clone and may go anywhere. The value is dropped, on its loop, when the last handle is
-/// gone or when the loop ends. Making it and each [`with`](LoopBound::with) are tasks of the loop: they
-/// count in its figures and against its bound. A `LoopBound` is somebody who could still submit, as an
-/// [`EventLoop`] is.
+/// It is cheap to clone and may be sent to any thread. The value is dropped, on its loop, when the last
+/// handle is dropped or when the loop ends. Its creation and each [`with`](LoopBound::with) are tasks of
+/// the loop: they count in its metrics and against its limit. While a `LoopBound` exists, work can still
+/// be submitted to the loop, as with an [`EventLoop`].
 ///
 /// # Examples
 ///
@@ -52,13 +51,13 @@ pub struct LoopBound<T> {
 
 struct Inner {
     event_loop: EventLoop,
-    place: Mutex<BoundState>,
+    state: Mutex<BoundState>,
 }
 
 enum BoundState {
-    /// Not made yet.
+    /// Not created yet.
     Waiting(Init),
-    /// Being made, on the loop.
+    /// `init` is running, on the loop.
     Making,
     Made(ArenaKey),
     /// `init` panicked.
@@ -68,11 +67,11 @@ enum BoundState {
 type Init = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
 
 impl EventLoop {
-    /// Makes a value on this loop, where it lives and is dropped, and returns a handle to it.
+    /// Creates a value on this loop, where it lives and is dropped, and returns a handle to it.
     ///
-    /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop in its turn, or, should
-    /// the queue be full now, with the first visit that is accepted. If the loop is shut down, every
-    /// visit is refused.
+    /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop as a task, or, if the
+    /// queue is full now, with the first visit that is accepted. If the loop is shut down, every visit is
+    /// refused.
     ///
     /// # Examples
     ///
@@ -80,7 +79,7 @@ impl EventLoop {
     /// use std::{cell::RefCell, rc::Rc};
     ///
     /// let group = loopgroup::EventLoopGroup::new(1)?;
-    /// let list = group.next().bind(|| Rc::new(RefCell::new(vec![1]))); // made there, not sent
+    /// let list = group.next().bind(|| Rc::new(RefCell::new(vec![1]))); // created there, never sent
     /// let sum = list.with(|list| {
     ///     list.borrow_mut().push(2);
     ///     list.borrow().iter().sum::<u32>()
@@ -103,10 +102,10 @@ impl<T: 'static> LoopBound<T> {
         let init: Init = Box::new(move || Box::new(init()));
         let inner = Arc::new(Inner {
             event_loop,
-            place: Mutex::new(BoundState::Waiting(init)),
+            state: Mutex::new(BoundState::Waiting(init)),
         });
         let weak = Arc::downgrade(&inner);
-        // If this is refused, the first visit that is accepted makes the value.
+        // If this is refused, the first visit that is accepted creates the value.
         let _ = inner.event_loop.execute(move || {
             if let (Some(inner), Some(local)) = (weak.upgrade(), context::current()) {
                 inner.key(&local);
@@ -118,11 +117,11 @@ impl<T: 'static> LoopBound<T> {
         }
     }
 
-    /// Works on the value, on its loop, in its turn.
+    /// Calls `visit` with the value, as a task of its loop.
     ///
-    /// The handle resolves to what `visit` returns; to a refusal if the loop is shut down or its queue
-    /// is full; to a panic if `visit` panics (the value stays as it is then), or if `init` did. What
-    /// `visit` returns has to be `Send`; the value itself stays.
+    /// The handle resolves to the result of `visit`; to a refusal if the loop is shut down or its queue is
+    /// full; to a panic if `visit` panics (the value then stays as it is), or if `init` did. The result of
+    /// `visit` must be `Send`; the value itself never leaves the loop.
     ///
     /// # Examples
     ///
@@ -150,7 +149,7 @@ impl<T: 'static> LoopBound<T> {
         })
     }
 
-    /// Works on the value at once, on its loop: for tasks and closures that run there.
+    /// Calls `visit` with the value at once: for tasks and closures that run on its loop.
     ///
     /// # Examples
     ///
@@ -170,8 +169,8 @@ impl<T: 'static> LoopBound<T> {
     ///
     /// # Panics
     ///
-    /// On any other thread, where [`with`](LoopBound::with) is the way; inside another `with` or
-    /// `with_local` of the same value; if `init` panicked; if the loop has ended.
+    /// On any other thread (use [`with`](LoopBound::with) there); inside another `with` or `with_local` of
+    /// the same value; if `init` panicked; if the loop has ended.
     #[track_caller]
     pub fn with_local<R>(&self, visit: impl FnOnce(&mut T) -> R) -> R {
         assert!(
@@ -180,7 +179,7 @@ impl<T: 'static> LoopBound<T> {
              use with(), which hops there",
             self.inner.event_loop.index()
         );
-        let local = context::current().expect("a look ago this was a loop");
+        let local = context::current().expect("checked above: this is the thread of the loop");
         self.inner.visit(&local, visit)
     }
 
@@ -200,17 +199,17 @@ impl<T: 'static> LoopBound<T> {
 }
 
 impl Inner {
-    /// The key of the value, which is made now if it is not made yet.
+    /// Returns the key of the value, which is created now if it does not exist yet.
     fn key(&self, local: &Rc<Local>) -> Option<ArenaKey> {
         let init = {
-            let mut place = self.place.lock();
-            match &mut *place {
+            let mut state = self.state.lock();
+            match &mut *state {
                 BoundState::Made(key) => return Some(*key),
                 BoundState::Making | BoundState::Failed => return None,
-                // A destructor, at the end of the loop, wants a value that nobody would drop in time.
+                // A destructor at the end of the loop visits: a value created now would not be dropped on it.
                 BoundState::Waiting(_) if local.shared.is_sealed() => return None,
                 BoundState::Waiting(_) => {
-                    match std::mem::replace(&mut *place, BoundState::Making) {
+                    match std::mem::replace(&mut *state, BoundState::Making) {
                         BoundState::Waiting(init) => init,
                         _ => unreachable!("it was waiting a line ago"),
                     }
@@ -219,7 +218,7 @@ impl Inner {
         };
         let value = local.shared.panics.call(PanicSite::LoopBound, init);
         let key = value.map(|value| local.arena.borrow_mut().insert(value));
-        *self.place.lock() = key.map_or(BoundState::Failed, BoundState::Made);
+        *self.state.lock() = key.map_or(BoundState::Failed, BoundState::Made);
         key
     }
 
@@ -239,10 +238,10 @@ impl Inner {
         };
         let target = value
             .downcast_mut::<T>()
-            .expect("the key leads to what it was made for");
+            .expect("the key identifies a value of this type");
         let result = contain(|| visit(target));
-        let homeless = local.arena.borrow_mut().give_back(key, value);
-        if let Err(payload) = contain_drop(homeless) {
+        let orphan = local.arena.borrow_mut().give_back(key, value);
+        if let Err(payload) = contain_drop(orphan) {
             discard(payload);
         }
         match result {
@@ -254,12 +253,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let made = match *self.place.get_mut() {
+        let made = match *self.state.get_mut() {
             BoundState::Made(key) => Some(key),
             _ => None,
         };
         if let Some(key) = made {
-            // The value is dropped over there; a loop that has ended has dropped it already.
+            // The loop drops the value; a loop that has ended has already dropped it.
             self.event_loop.shared().post(Message::Unbind(key));
         }
     }

@@ -226,8 +226,8 @@ impl EventLoop {
 
     /// Ends this loop alone, gracefully: quiet period 2 s, timeout 15 s.
     ///
-    /// [`EventLoopGroup::next`] skips it from here on, while another loop accepts. The terms are those
-    /// of [`EventLoopGroup::shutdown_gracefully`].
+    /// [`EventLoopGroup::next`](crate::EventLoopGroup::next) skips it from here on, while another loop accepts. The terms are those
+    /// of [`EventLoopGroup::shutdown_gracefully`](crate::EventLoopGroup::shutdown_gracefully).
     ///
     /// # Examples
     ///

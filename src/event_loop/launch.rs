@@ -1,18 +1,19 @@
 //! How a loop gets its thread, or ends without one.
 //!
-//! - The phases of a start, and the functions that move them, are in [`lifecycle`](super::lifecycle). A loop has its
-//!   thread for good once the thread has begun; a start that failed leaves the loop usable.
-//! - Outside of loops nothing is accepted before the thread has begun, so a start that fails loses nothing. A submitter
-//!   that comes while a start is under way waits for its outcome; a factory that submits to the loop it is starting is
-//!   refused instead.
-//! - A loop that submits to a sibling never waits: while the sibling starts, its work is queued. If the start fails
-//!   after all, that work is cancelled.
-//! - A loop that was never used, and has no hooks, ends on the thread that asks for it. One with hooks gets a thread to
-//!   run them.
-//! - While a factory is called, or has promised a thread, a shutdown gives the thread its time: the timeout of the
-//!   shutdown, or [`GRACE`] for `shutdown_now`. After that the loop ends without the thread. (If a factory runs loops on
-//!   the thread that calls it, one loop of the group at most can run hooks at the end: it waits for the others.)
-//! - Hooks and submissions of other loops that are lost this way make the end a failure.
+//! - The phases of a start, and the functions that change them, are in [`lifecycle`](super::lifecycle). Once
+//!   the thread has begun, the loop keeps it; a failed start leaves the loop usable.
+//! - Work from ordinary threads is accepted only once the thread has begun, so a failed start loses nothing.
+//!   A submitter that finds a start under way waits for its outcome; a factory that submits to the loop it is
+//!   starting is refused instead.
+//! - A loop that submits to a sibling never waits: while the sibling starts, the work is queued. If the start
+//!   then fails, that work is cancelled.
+//! - A loop that was never used and has no hooks ends on the thread that requests it. A loop with hooks gets
+//!   a thread to run them.
+//! - While a factory runs, or its thread has not begun yet, a shutdown waits for the thread: for the timeout
+//!   of the shutdown, or [`GRACE`] for `shutdown_now`. After that the loop ends without the thread. (If a
+//!   factory runs loops on the calling thread, at most one loop of the group can run hooks at the end: it
+//!   waits for the others.)
+//! - If hooks or submissions of other loops are lost this way, the loop ends with [`Cause::Failed`].
 //! - User code (factory, names) runs with no lock held.
 
 use std::io;
@@ -32,32 +33,32 @@ use crate::sync::thread;
 use crate::sync::{self, Arc};
 use crate::this_thread;
 
-/// How long a submission waits for a thread that a factory has promised.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a submission waits for the thread to begin.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long `shutdown_now` waits for a thread that is being started, to run the hooks.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Shared {
-    /// Makes sure that the loop has its thread, or, on the thread of a loop, that it will.
+    /// Ensures that the loop has its thread; on the thread of a loop, that the start is under way.
     pub(crate) fn ensure_started(self: &Arc<Shared>) -> Result<(), RejectReason> {
         if lifecycle::has_thread(self.inbox.shown()) {
             return Ok(());
         }
-        let patience = if this_thread::is_loop() {
+        let timeout = if this_thread::is_loop() {
             Duration::ZERO
         } else {
-            PATIENCE
+            START_TIMEOUT
         };
-        self.launch(patience)
+        self.launch(timeout)
     }
 
-    /// Has the loop start, without waiting for a thread that a factory promises: whoever comes with
-    /// it, or drops it, sees what was asked of the loop.
+    /// Starts the loop without waiting for the thread to begin: the thread, or the drop of its
+    /// `LoopThread`, handles the shutdown request.
     fn start_without_waiting(self: &Arc<Shared>) {
         let _ = self.launch(Duration::ZERO);
     }
 
-    /// Gives the loop to the calling thread, if it has none yet.
+    /// Assigns the loop to the calling thread, if it has none yet.
     pub(crate) fn take_parts(self: &Arc<Shared>) -> Option<LoopParts> {
         let group = self.parent.group()?;
         let driver = self.inbox.lock().edit(|life| life.claim())?;
@@ -69,28 +70,29 @@ impl Shared {
         })
     }
 
+    /// Starts the thread, or waits up to `timeout` for a start that is under way.
     #[cold]
-    fn launch(self: &Arc<Shared>, patience: Duration) -> Result<(), RejectReason> {
+    fn launch(self: &Arc<Shared>, timeout: Duration) -> Result<(), RejectReason> {
         let Some(group) = self.parent.group() else {
-            // The group is gone, and with it every loop that never ran.
+            // The group was dropped, and with it every loop that never ran.
             return Err(RejectReason::ShutDown);
         };
         let this_thread = thread::current().id();
-        let deadline = sync::now() + patience;
+        let deadline = sync::now() + timeout;
         let mut tried = false;
         let mut guard = self.inbox.lock();
         loop {
             match guard.edit(|life| life.begin_start(this_thread)) {
-                Begin::Over => return Ok(()),
-                // Its `LoopThread` was dropped somewhere.
-                Begin::Yours(driver) if tried => {
+                Begin::NotNeeded => return Ok(()),
+                // Its `LoopThread` was dropped.
+                Begin::Granted(driver) if tried => {
                     guard.edit(|life| life.fail_start(driver)).ok();
                     drop(guard);
                     let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
                     self.end_after_failure(reason);
                     return Err(reason);
                 }
-                Begin::Yours(driver) => {
+                Begin::Granted(driver) => {
                     drop(guard);
                     let group = Arc::clone(&group);
                     let shared = Arc::clone(self);
@@ -103,12 +105,12 @@ impl Shared {
                     guard = self.inbox.lock();
                     guard.edit(|life| life.await_start(this_thread));
                 }
-                Begin::Wait if patience.is_zero() => return Ok(()),
+                Begin::Wait if timeout.is_zero() => return Ok(()),
                 Begin::Wait => {
                     let left = deadline.saturating_duration_since(sync::now());
                     if left.is_zero() {
                         let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
-                        guard.edit(|life| life.lose_patience(reason));
+                        guard.edit(|life| life.time_out_start(reason));
                         return Err(reason);
                     }
                     guard = guard.wait_moved(left);
@@ -133,9 +135,9 @@ impl Shared {
         })
     }
 
-    /// Takes back the parts of a thread that was dropped before it ran: a failed start.
+    /// Takes back the parts of a `LoopThread` that was dropped before it ran: a failed start.
     pub(crate) fn start_failed(parts: LoopParts) {
-        // The group outlives what is done here: this may be its last loop.
+        // Keeps the group alive until the end of this function: this may be its last loop.
         let LoopParts {
             shared,
             group: _group,
@@ -148,15 +150,15 @@ impl Shared {
         guard.moved();
         drop(guard);
         shared.drop_mail(mail);
-        // A `launch` that is inside the factory handles its failure. Otherwise, a shutdown that was requested
-        // meanwhile counted on this thread.
-        if let Ok(Start::Awaited | Start::GivenUp) = failed {
+        // A `launch` that is inside the factory handles its failure itself. Otherwise a shutdown requested
+        // meanwhile relied on this thread.
+        if let Ok(Start::Awaited | Start::Abandoned) = failed {
             let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
             shared.end_after_failure(reason);
         }
     }
 
-    /// Notes that the loop has its thread; `false` if it has ended without.
+    /// Records that the thread has begun; returns `false` if the loop has ended without it.
     pub(crate) fn begun(&self) -> bool {
         let mut guard = self.inbox.lock();
         let begun = guard.edit(|life| life.begun());
@@ -164,11 +166,11 @@ impl Shared {
         begun
     }
 
-    /// Counts as cancelled what loops have submitted to a loop that gets no thread; with its inbox held.
+    /// Counts submissions of other loops to a loop that gets no thread as cancelled; under the inbox lock.
     fn cancel_mail(&self, mail: &Mail) {
         let is_task = |message: &&Message| matches!(message, Message::Make(_));
-        let made_here = mail.messages.iter().filter(is_task).count();
-        for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + made_here {
+        let to_make = mail.messages.iter().filter(is_task).count();
+        for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + to_make {
             self.counters.begin();
             self.counters.end(TaskEnd::Cancelled);
             if let Some(bound) = &self.bound {
@@ -177,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// Drops what was cancelled, with no lock held. None of it was ever polled, so it may be dropped anywhere.
+    /// Drops the cancelled work, with no lock held. It was never polled, so any thread may drop it.
     fn drop_mail(self: &Arc<Shared>, mail: Mail) {
         let timed = mail.timed.into_iter().map(|(_, runnable)| runnable);
         for runnable in mail.main.into_iter().chain(mail.tail).chain(timed) {
@@ -193,22 +195,22 @@ impl Shared {
         while !self.end_without_thread(None) {
             let guard = self.inbox.lock();
             match guard.gate().phase() {
-                // A hook that was there a moment ago may have been taken back: then look again.
+                // The hook may have been removed meanwhile: try again.
                 Phase::Free(_) if guard.gate().hooks.is_empty() => {}
                 Phase::Free(_) => {
                     drop(guard);
-                    // Before the factory is called, which may take its time; a failure ends the loop as well.
+                    // Before the factory is called, which may be slow; a failure ends the loop as well.
                     self.watch_start();
                     self.start_without_waiting();
                     return;
                 }
-                // Taken, or being started: the new thread, or its failure, sees the request.
+                // Claimed, or being started: the new thread, or its failure, handles the request.
                 _ => return,
             }
         }
     }
 
-    /// Ends the loop after a start that failed, if its end was requested: nobody will try again.
+    /// Ends the loop after a failed start, if its shutdown was requested: no submission will try again.
     fn end_after_failure(self: &Arc<Shared>, reason: RejectReason) {
         let requested = self.inbox.lock().gate().control.is_requested();
         if requested && !self.end_without_thread(None) {
@@ -216,14 +218,14 @@ impl Shared {
         }
     }
 
-    /// Sees to it that a loop whose thread was promised by a factory ends in time, whether the thread comes or not.
+    /// Ensures that a loop whose thread has not begun yet ends in time, whether the thread begins or not.
     pub(super) fn watch_start(self: &Arc<Shared>) {
         let terms = self.inbox.lock().gate().terms();
         let limit = match terms {
-            // What the system starts comes, or fails at once.
+            // A thread of the system begins, or its start fails at once.
             _ if !self.parent.may_wait_for_thread() => None,
             Some(terms) if terms.until == EndCondition::Now => sync::now().checked_add(GRACE),
-            // By the system's clock, as the threads that this waits for.
+            // By the system's clock: it waits for a real thread.
             Some(terms) => terms.deadline.and_then(|deadline| {
                 let left = deadline.saturating_duration_since(self.config.clock.now());
                 sync::now().checked_add(left)
@@ -235,18 +237,18 @@ impl Shared {
         };
         let this = Arc::clone(self);
         let watch = thread::Builder::new().name(format!("loop-{}-start", self.index));
-        let watching = watch.spawn(move || {
+        let spawned = watch.spawn(move || {
             this.await_begin(limit);
             let late = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
             this.end_without_thread(Some(late));
         });
-        if let Err(error) = watching {
-            // With no thread to be had, nobody can wait for the other one.
+        if let Err(error) = spawned {
+            // Without another thread, nothing can wait for the loop's thread.
             self.end_without_thread(Some(RejectReason::ThreadStart(error.kind())));
         }
     }
 
-    /// Waits until the start that is under way has an outcome, or for `limit`.
+    /// Waits until the start that is under way has an outcome, at most until `limit`.
     fn await_begin(&self, limit: Instant) {
         let mut guard = self.inbox.lock();
         while let Phase::Free(_) | Phase::Starting(_) = guard.gate().phase() {
@@ -258,15 +260,16 @@ impl Shared {
         }
     }
 
-    /// Ends the loop here if it is free and has no hooks, or if it fails to get a thread.
+    /// Ends the loop on this thread if it is free and has no hooks, or if its start has failed; returns
+    /// whether it did.
     fn end_without_thread(self: &Arc<Shared>, failure: Option<RejectReason>) -> bool {
         let mut guard = self.inbox.lock();
-        let unused = match guard.gate().phase() {
+        let may_end = match guard.gate().phase() {
             Phase::Free(_) => failure.is_some() || guard.gate().hooks.is_empty(),
             Phase::Starting(_) => failure.is_some(),
             _ => false,
         };
-        if !unused {
+        if !may_end {
             return false;
         }
         let driver = guard.edit(|life| life.seal_unstarted());
@@ -278,7 +281,7 @@ impl Shared {
         drop(guard);
         drop(driver);
         self.panics.wake_all(self.port.close());
-        // Hooks that cannot run are lost, and so is what loops have submitted: that is a failure.
+        // Hooks that cannot run are lost, and so are submissions of other loops: that is a failure.
         let lost = !hooks.is_empty() || !mail.is_empty();
         for hook in hooks {
             self.drop_hook(hook);

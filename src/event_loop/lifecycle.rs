@@ -1,32 +1,33 @@
-//! The life of a loop, in one place: what it is doing, what was asked of it, and so what it accepts.
+//! The lifecycle of a loop, in one place: its phase, the shutdown request, and so what it accepts.
 //!
-//! A [`Life`] is the gate of its loop's inbox and lives under the inbox' lock. The public [`LoopState`] is read off it
-//! ([`state_of`]), and every submission is let in or refused by it: the two cannot differ.
+//! A [`Life`] is the gate of its loop's inbox and is protected by the inbox lock. The public [`LoopState`] is
+//! derived from it ([`state_of`]), and it accepts or refuses every submission: the two cannot differ.
 //!
 //! ```text
-//!            ┌─────────────fail_start (the LoopThread was dropped)─────────────┐
-//!            ▼                                                                 │
-//!   Free ──begin_start──▶ Starting: InFactory ──await_start──▶ Awaited ──lose_patience──▶ GivenUp
-//!    │ └─claim─┐          │       └─────────────────fail_factory───────────────────────▲ │
-//!    │             ▼          │                                  │                           │
-//!    │          Running ◀─────┴──────────────begun───────────────┴───────────────────────────┘
-//!    │             │ request                        (straight to where the terms lead, if there are some)
+//!    ┌──────────────fail_start (from any Starting: the LoopThread was dropped)
+//!    ▼
+//!   Free ──begin_start──▶ Starting: InFactory ──await_start──▶ Awaited ──time_out_start──▶ Abandoned
+//!    │ └───claim───┐        │           └─────────────────────fail_factory─────────────────────▲
+//!    │             ▼        │
+//!    │          Running ◀───┘ begun (from any Starting; directly to the phase of the terms, if any)
+//!    │             │ request
 //!    │             ▼
 //!    │        ShuttingDown ──close, request(Now)──▶ Draining ──seal──▶ Sealed ──end──▶ Ended
-//!    │        (and from Running, if it fails or is to end now)           ▲
+//!    │        (also from Running: on a failure, or if it ends now)       ▲
 //!    └──seal_unstarted (never used; from Starting: not started in time)──┘
 //! ```
 //!
-//! - Phases only move forward, but for a start that failed: that is as if it had not been tried.
-//! - New work passes in `Starting` (only loops submit there, which must not wait; see [`launch`](super::launch)),
-//!   `Running` and `ShuttingDown`. Wakes pass until `Sealed`. Hooks are taken until the end is decided.
-//! - The end is decided in the critical section that closes the gate: by the loop itself, which looks that nothing
-//!   is inside; by [`GroupEnd`](crate::group::end::GroupEnd) for all loops of a draining group at once; by
-//!   `shutdown_now`, whoever calls it. The loop finds the cause in `Draining` and takes itself down
+//! - Phases only move forward, except after a failed start: the loop is then `Free` again.
+//! - New work is accepted in `Starting` (only loops submit then, and they must not wait; see
+//!   [`launch`](super::launch)), `Running` and `ShuttingDown`. Wakes are accepted until `Sealed`. Hooks
+//!   are accepted until the end is decided.
+//! - The end is decided in the critical section that closes the gate: by the loop itself, if it finds the
+//!   inbox empty; by [`GroupEnd`](crate::group::end::GroupEnd) for all loops of a draining group at once;
+//!   by `shutdown_now`, on any thread. The loop reads the cause from `Draining` and takes itself down
 //!   ([`take_down`](super::shutdown::take_down)).
-//! - What happens to a loop that has a thread happens on that thread; a loop that has none is ended by whoever asks.
-//! - Not here are what the leaves know of themselves: whether the loop sleeps (the inbox), whether channels are still
-//!   registered (the table), whether the report is made (the termination).
+//! - A loop with a thread ends on that thread; a loop without one is ended by the thread that requests it.
+//! - Not part of the lifecycle: whether the loop sleeps (the inbox), whether channels are registered (the
+//!   table), whether the report exists (the termination).
 
 use std::io;
 
@@ -40,65 +41,65 @@ use crate::report::EndCause;
 use crate::sync::thread::ThreadId;
 use std::time::Instant;
 
-/// What a loop is doing.
+/// The phase of a loop.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// It has no thread; here is what the thread will need.
+    /// It has no thread; holds the driver that the thread will need.
     Free(Driver),
     Starting(Start),
     /// It has its thread.
     Running,
-    /// It works and accepts as before, until its terms are met.
+    /// It runs and accepts work as before, until its terms are met.
     ShuttingDown,
-    /// Its end is decided: it takes no new work, and cancels what is left.
+    /// Its end is decided: it accepts no new work, and cancels the remaining tasks.
     Draining(EndCause),
-    /// Every task has ended; nothing passes.
+    /// Every task has ended; nothing is accepted.
     Sealed,
-    /// Its report is made.
+    /// Its report exists.
     Ended,
 }
 
-/// How far the start of a thread has come.
+/// The progress of a thread start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// This thread is at it.
+    /// This thread is calling the factory.
     InFactory(ThreadId),
-    /// The factory has returned; the `LoopThread` is on its way.
+    /// The factory has returned, and the `LoopThread` has not begun yet.
     Awaited,
-    /// As before, but it was waited for in vain.
-    GivenUp,
+    /// The factory failed, or the wait timed out; the `LoopThread` may still begin.
+    Abandoned,
 }
 
-/// What is to be done about a start.
+/// The answer to a thread that wants the loop started.
 pub(crate) enum Begin {
-    /// The caller starts the thread, with this.
-    Yours(Driver),
-    /// The loop has its thread, or has ended: nothing.
-    Over,
-    /// Somebody else is at it.
+    /// The caller starts the thread, with this driver.
+    Granted(Driver),
+    /// The loop has its thread, or has ended.
+    NotNeeded,
+    /// Another thread is starting it.
     Wait,
-    /// It cannot be waited for.
+    /// The start failed, or waiting for it would deadlock.
     Refused(io::ErrorKind),
 }
 
-/// What is to be done about a request, once the lock is gone.
+/// What a request leaves to be done once the lock is released.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// The end is decided already.
-    TooLate,
-    /// It changes nothing. The loop is to look all the same: the last handle of its group may be gone.
-    Again,
-    /// The loop's thread sees it.
+    /// The end was already decided.
+    Decided,
+    /// It changes nothing. The loop is woken all the same: the last handle of its group may be dropped.
+    Unchanged,
+    /// The loop's thread handles it.
     Running,
-    /// The thread that starts sees it, or whoever drops its `LoopThread`.
+    /// The starting thread handles it, or the drop of its `LoopThread`.
     Starting,
-    /// Nobody has used the loop: it ends here.
+    /// The loop was never used: the requesting thread ends it.
     Unused,
-    /// There are hooks to run: it needs a thread.
-    Unstarted,
+    /// The loop was never used but has hooks to run: it needs a thread.
+    NeedsThread,
 }
 
-/// The life of a loop; protected by the lock of its inbox.
+/// The lifecycle of a loop; protected by the lock of its inbox.
 pub(crate) struct Life {
     phase: Phase,
     pub(crate) control: ShutdownControl,
@@ -125,7 +126,7 @@ impl Life {
         self.control.terms()
     }
 
-    /// The cause of the end, once that is decided and the loop has to carry it out.
+    /// The cause of the end, while it is decided and the loop has to carry it out.
     pub(crate) fn decided(&self) -> Option<EndCause> {
         match self.phase {
             Phase::Draining(cause) => Some(cause),
@@ -133,7 +134,7 @@ impl Life {
         }
     }
 
-    /// Whether hooks are taken.
+    /// Whether hooks are accepted.
     pub(crate) fn takes_hooks(&self) -> bool {
         !matches!(
             self.phase,
@@ -143,89 +144,90 @@ impl Life {
 
     // ---- the start ----------------------------------------------------------------------------
 
-    /// Lets `by` start the thread, if nobody has.
+    /// Grants the start of the thread to `by`, unless it is under way or done.
     pub(crate) fn begin_start(&mut self, by: ThreadId) -> Begin {
         match self.phase {
             Phase::Free(_) => {
                 let starting = Phase::Starting(Start::InFactory(by));
                 match std::mem::replace(&mut self.phase, starting) {
-                    Phase::Free(driver) => Begin::Yours(driver),
+                    Phase::Free(driver) => Begin::Granted(driver),
                     _ => unreachable!("it was free a line ago"),
                 }
             }
-            // A factory that submits to the loop that it is starting would wait for itself.
+            // A factory that submits to the loop it is starting would wait for itself.
             Phase::Starting(Start::InFactory(other)) if other == by => {
                 Begin::Refused(io::ErrorKind::Deadlock)
             }
-            Phase::Starting(Start::GivenUp) => Begin::Refused(io::ErrorKind::TimedOut),
+            Phase::Starting(Start::Abandoned) => Begin::Refused(io::ErrorKind::TimedOut),
             Phase::Starting(_) => Begin::Wait,
-            _ => Begin::Over,
+            _ => Begin::NotNeeded,
         }
     }
 
-    /// The factory that `by` has called has returned, and the thread has not begun yet.
+    /// Records that the factory called by `by` has returned, if the thread has not begun yet.
     pub(crate) fn await_start(&mut self, by: ThreadId) {
-        if self.is_at_it(by) {
+        if self.is_in_factory(by) {
             self.phase = Phase::Starting(Start::Awaited);
         }
     }
 
-    /// The factory that `by` has called has failed; its thread may come all the same, but nobody waits for it.
-    /// `false` if somebody else tries by now: then that is what counts.
+    /// Records that the factory called by `by` has failed. Its thread may still begin, but is no longer
+    /// waited for. Returns `false` if another start has succeeded or is under way: that one counts.
     pub(crate) fn fail_factory(&mut self, by: ThreadId, reason: RejectReason) -> bool {
         let free = matches!(self.phase, Phase::Free(_));
-        let at_it = self.is_at_it(by);
-        if free || at_it {
+        let in_factory = self.is_in_factory(by);
+        if free || in_factory {
             self.start_error = Some(reason);
         }
-        if at_it {
-            self.phase = Phase::Starting(Start::GivenUp);
+        if in_factory {
+            self.phase = Phase::Starting(Start::Abandoned);
         }
-        free || at_it
+        free || in_factory
     }
 
-    /// Somebody has waited long enough for a thread that was promised.
-    pub(crate) fn lose_patience(&mut self, reason: RejectReason) {
+    /// Records that the wait for a thread, after its factory returned, has timed out.
+    pub(crate) fn time_out_start(&mut self, reason: RejectReason) {
         if let Phase::Starting(Start::Awaited) = self.phase {
             self.start_error = Some(reason);
-            self.phase = Phase::Starting(Start::GivenUp);
+            self.phase = Phase::Starting(Start::Abandoned);
         }
     }
 
-    fn is_at_it(&self, by: ThreadId) -> bool {
+    /// Whether `by` is calling the factory.
+    fn is_in_factory(&self, by: ThreadId) -> bool {
         matches!(self.phase, Phase::Starting(Start::InFactory(other)) if other == by)
     }
 
-    /// Why new work is refused, if it is.
+    /// The reason for which new work is refused, if it is refused.
     pub(crate) fn refusal(&self) -> RejectReason {
         match self.phase {
-            // A start that was under way a moment ago has failed.
-            Phase::Free(_) if !self.is_now() => self
+            // A start has failed since the submitter saw it under way.
+            Phase::Free(_) if !self.ends_now() => self
                 .start_error
                 .unwrap_or(RejectReason::ThreadStart(io::ErrorKind::Other)),
             _ => RejectReason::ShutDown,
         }
     }
 
-    /// Whether it is to end now.
-    fn is_now(&self) -> bool {
+    /// Whether the terms are to end now.
+    fn ends_now(&self) -> bool {
         self.terms()
             .is_some_and(|terms| terms.until == EndCondition::Now)
     }
 
-    /// The `LoopThread` was dropped: the loop is free again, unless it has ended meanwhile.
+    /// Records that the `LoopThread` was dropped: the loop is free again, unless it has ended meanwhile.
     pub(crate) fn fail_start(&mut self, driver: Driver) -> Result<Start, Driver> {
         let Phase::Starting(start) = self.phase else {
             return Err(driver);
         };
-        if start != Start::GivenUp {
+        if start != Start::Abandoned {
             self.start_error = Some(RejectReason::ThreadStart(io::ErrorKind::Other));
         }
         self.phase = Phase::Free(driver);
         Ok(start)
     }
 
-    /// The thread has begun; `false` if the loop has ended without it.
+    /// Records that the thread has begun; returns `false` if the loop has ended without it.
     pub(crate) fn begun(&mut self) -> bool {
         if let Phase::Starting(_) = self.phase {
             self.follow_terms();
@@ -233,7 +235,7 @@ impl Life {
         !matches!(self.phase, Phase::Sealed | Phase::Ended)
     }
 
-    /// Gives the loop to the calling thread, if it has none.
+    /// Assigns the loop to the calling thread, if it has none.
     pub(crate) fn claim(&mut self) -> Option<Driver> {
         let Phase::Free(_) = self.phase else {
             return None;
@@ -246,7 +248,7 @@ impl Life {
         }
     }
 
-    /// Goes to where the terms lead, now that there is a thread.
+    /// Moves to the phase that the terms demand; the loop has a thread.
     fn follow_terms(&mut self) {
         self.start_error = None;
         self.phase = match self.terms().map(|terms| terms.until) {
@@ -258,16 +260,16 @@ impl Life {
 
     // ---- the end ------------------------------------------------------------------------------
 
-    /// Notes a request, and moves on if there is a thread.
+    /// Records a request, and changes the phase if there is a thread.
     pub(crate) fn request(&mut self, request: ShutdownRequest, now: Instant) -> Asked {
         if !self.takes_hooks() {
-            return Asked::TooLate;
+            return Asked::Decided;
         }
-        let news = self.control.note(request, now);
+        let changed = self.control.note(request, now);
         match self.phase {
-            _ if !news => Asked::Again,
+            _ if !changed => Asked::Unchanged,
             Phase::Free(_) if self.hooks.is_empty() => Asked::Unused,
-            Phase::Free(_) => Asked::Unstarted,
+            Phase::Free(_) => Asked::NeedsThread,
             Phase::Starting(_) => Asked::Starting,
             _ => {
                 self.follow_terms();
@@ -276,14 +278,14 @@ impl Life {
         }
     }
 
-    /// Decides the end: nothing new from here on.
+    /// Decides the end: no new work is accepted from here on.
     pub(crate) fn close(&mut self, cause: EndCause) {
         if let Phase::Running | Phase::ShuttingDown = self.phase {
             self.phase = Phase::Draining(cause);
         }
     }
 
-    /// Ends the loop without a thread: takes what the thread would have needed, if it is still here.
+    /// Ends the loop without a thread; returns the driver unless a thread was given it.
     pub(crate) fn seal_unstarted(&mut self) -> Option<Driver> {
         match std::mem::replace(&mut self.phase, Phase::Sealed) {
             Phase::Free(driver) => Some(driver),
@@ -291,22 +293,22 @@ impl Life {
         }
     }
 
-    /// Nothing is live and nothing is inside: nothing passes from here on.
+    /// Seals the loop: no task is live and the inbox is empty. Nothing is accepted from here on.
     pub(crate) fn seal(&mut self) {
         debug_assert!(matches!(self.phase, Phase::Draining(_)));
         self.phase = Phase::Sealed;
     }
 
-    /// The report is made.
+    /// Records that the report exists.
     pub(crate) fn end(&mut self) {
         self.phase = Phase::Ended;
     }
 }
 
-/// What is shown of a phase, in the order of a life.
+// The values of `Gate::shown`, in the order of the phases.
 const UNUSED: u8 = 0;
 /// A shutdown was requested, and there is no thread yet.
-const UNUSED_AND_LEAVING: u8 = 1;
+const UNUSED_SHUTTING_DOWN: u8 = 1;
 const RUNNING: u8 = 2;
 const SHUTTING_DOWN: u8 = 3;
 const DRAINING: u8 = 4;
@@ -317,7 +319,7 @@ impl Gate for Life {
     fn takes_new(&self) -> bool {
         match self.phase {
             Phase::Running | Phase::ShuttingDown => true,
-            Phase::Starting(_) => !self.is_now(),
+            Phase::Starting(_) => !self.ends_now(),
             _ => false,
         }
     }
@@ -332,10 +334,10 @@ impl Gate for Life {
 
     fn shown(&self) -> u8 {
         match self.phase {
-            // It accepts nothing, and the thread that comes finds it so.
-            Phase::Free(_) | Phase::Starting(_) if self.is_now() => DRAINING,
+            // It accepts nothing, and the starting thread will find it so.
+            Phase::Free(_) | Phase::Starting(_) if self.ends_now() => DRAINING,
             Phase::Free(_) | Phase::Starting(_) if self.control.is_requested() => {
-                UNUSED_AND_LEAVING
+                UNUSED_SHUTTING_DOWN
             }
             Phase::Free(_) | Phase::Starting(_) => UNUSED,
             Phase::Running => RUNNING,
@@ -347,23 +349,23 @@ impl Gate for Life {
     }
 }
 
-/// The public state, of what a life shows.
+/// The public state for a value of [`Gate::shown`].
 pub(crate) fn state_of(shown: u8) -> LoopState {
     match shown {
         UNUSED => LoopState::NotStarted,
         RUNNING => LoopState::Started,
-        UNUSED_AND_LEAVING | SHUTTING_DOWN => LoopState::ShuttingDown,
+        UNUSED_SHUTTING_DOWN | SHUTTING_DOWN => LoopState::ShuttingDown,
         DRAINING | SEALED => LoopState::Shutdown,
         _ => LoopState::Terminated,
     }
 }
 
-/// Whether a loop has its thread, or needs none any more.
+/// Whether a loop has its thread, or no longer needs one.
 pub(crate) fn has_thread(shown: u8) -> bool {
     shown >= RUNNING
 }
 
-/// Whether a loop with a thread lets new work in.
+/// Whether a loop with a thread accepts new work.
 pub(crate) fn is_open(shown: u8) -> bool {
     shown < DRAINING
 }

@@ -1,7 +1,7 @@
-//! The thread of a loop, for a user's factory to run.
+//! The work of a loop's thread, to be run by a user's factory.
 //!
-//! A [`LoopThread`] owns the group: a group whose handles are dropped while its thread starts still exists when the
-//! thread runs.
+//! A [`LoopThread`] keeps the group alive: if the group's handles are dropped while a thread starts, the
+//! group still exists when the thread runs.
 
 use std::fmt;
 use std::io;
@@ -13,10 +13,10 @@ use crate::sync::{Arc, thread};
 use crate::termination::ThreadSlot;
 use crate::this_thread;
 
-/// The work of a loop's thread, for a [`thread_factory`](crate::Builder::thread_factory) to run.
+/// The work of a loop's thread, to be run by a [`thread_factory`](crate::Builder::thread_factory).
 ///
 /// Calling [`run`](LoopThread::run) turns the calling thread into the loop until the loop ends.
-/// Dropping it unrun is a failed start: the submission that caused it is refused with
+/// Dropping it without running it is a failed start: the submission that caused it is refused with
 /// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again.
 ///
 /// # Examples
@@ -47,15 +47,15 @@ impl LoopThread {
         LoopThread { parts: Some(parts) }
     }
 
-    /// Starts a thread of the system that runs the loop.
+    /// Spawns a thread of the system that runs the loop.
     pub(crate) fn start(self) -> io::Result<()> {
         let shared = Arc::clone(&self.parts().shared);
         let mut builder = thread::Builder::new().name(self.name().to_owned());
         if let Some(bytes) = self.stack_size() {
             builder = builder.stack_size(bytes);
         }
-        // The slot is adopted first and filled under its lock: a thread that waits for the end of the loop finds this
-        // one, however short its life.
+        // The slot is added first and filled under its lock: a thread that waits for the end of the loop
+        // finds this thread to join, however soon it exits.
         let slot = ThreadSlot::default();
         let mut filling = slot.lock();
         shared.parent.add_thread(&slot);
@@ -67,7 +67,7 @@ impl LoopThread {
         match builder.spawn(body) {
             Ok(handle) => {
                 *filling = Some(handle);
-                // The system has made the thread; it will get to `run`.
+                // The system has created the thread; it will call `run`.
                 shared.begun();
                 Ok(())
             }
@@ -115,15 +115,15 @@ impl LoopThread {
         self.parts().shared.index
     }
 
-    /// Returns the stack size that the builder asked for, if it did.
+    /// Returns the stack size that was set in the builder, if any.
     pub fn stack_size(&self) -> Option<usize> {
         self.parts().shared.config.thread_stack_size
     }
 
     /// Turns this thread into the loop, and returns when the loop has ended.
     ///
-    /// On a thread that is a loop already, or whose thread-locals are being destroyed, this is a
-    /// failed start, as if it were dropped.
+    /// On a thread that is already a loop, or whose thread-locals are being destroyed, this is a failed
+    /// start, as if it were dropped.
     ///
     /// # Examples
     ///
@@ -135,7 +135,7 @@ impl LoopThread {
     ///     .thread_factory(|lt| {
     ///         std::thread::Builder::new()
     ///             .spawn(move || {
-    ///                 lt.run(); // the loop's whole life
+    ///                 lt.run(); // returns when the loop has ended
     ///                 println!("the loop has ended");
     ///             })
     ///             .map(drop)

@@ -1,8 +1,8 @@
-//! The future of `loopgroup::run`: it is no task, and its loop lasts as long as it does.
+//! The future of `loopgroup::run`: it is not a task, and its loop ends when it completes.
 //!
-//! - It is polled between turns, when it was woken; the loop does not sleep while it is.
-//! - Its waker is a flag; from another thread it also has the loop take a turn.
-//! - It is dropped on its thread, while the loop is still there.
+//! - It is polled between turns, if it was woken; while it is woken the loop does not sleep.
+//! - Its waker sets a flag; on another thread it also wakes the loop.
+//! - It is dropped on its thread, while the loop still exists.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::this_thread;
 use crate::unwind::{Payload, contain};
 
-/// What became of the future given to [`run_main`].
+/// The outcome of the future given to [`run_main`].
 pub(crate) enum Main<T> {
     Done(T),
     Panicked(Payload),
@@ -26,7 +26,7 @@ pub(crate) enum Main<T> {
     Ended(Option<io::Error>),
 }
 
-/// Makes the calling thread the loop until `future` is done.
+/// Runs the loop on the calling thread until `future` completes.
 pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output> {
     let mut outcome = Main::Ended(None);
     let shared = Arc::clone(&parts.shared);
@@ -71,13 +71,13 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
     outcome
 }
 
-/// A waker that brings the main future to its next poll.
+/// Creates the waker of the main future.
 fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
     let shared = Arc::clone(shared);
     let woken = Arc::clone(woken);
     waker_fn::waker_fn(move || {
         let first = !woken.swap(true, Ordering::Release);
-        // At home the flag is looked at before the loop sleeps.
+        // On the loop's own thread the flag is enough: it is checked before the loop sleeps.
         if first && !context::is_home(&shared) {
             shared.nudge();
         }

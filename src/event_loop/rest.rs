@@ -1,8 +1,9 @@
 //! How a loop waits when it has nothing to do.
 //!
-//! - It only looks, without waiting, while something is queued.
-//! - It sleeps in its driver and nowhere else; that it does is said under the inbox lock, where producers look.
-//! - A loop at rest that finds somebody to wake says first that it stirs.
+//! - While a task is queued it polls the driver without waiting.
+//! - It sleeps in its driver and nowhere else; `sleeping` is set under the inbox lock, where producers
+//!   check it.
+//! - An idle loop that is about to wake tasks notifies its group first that it is busy.
 
 use std::io;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use crate::reactor::WaitUntil;
 use crate::sync;
 
 impl Runner {
-    /// Waits for work as the wait strategy says; only looks if there is some.
+    /// Waits for work as the wait strategy says; does not wait if a task is queued.
     pub(super) fn rest(
         &mut self,
         mut until: Option<WaitUntil>,
@@ -32,7 +33,7 @@ impl Runner {
                 if self.spin(spin, until)? {
                     return Ok(());
                 }
-                // The time it spun for is not to be waited for again.
+                // The time spent spinning must not be added to the wait.
                 until = until.map(|until| until.read_again());
             }
             WaitStrategy::Busy => {
@@ -52,7 +53,7 @@ impl Runner {
         result
     }
 
-    /// Wakes whoever waited for what the selector found ready.
+    /// Wakes the tasks that waited for what the selector found ready.
     fn wake_ready(&mut self) {
         if !self.due.is_empty() {
             self.note_busy();
@@ -60,14 +61,15 @@ impl Runner {
         }
     }
 
-    /// Takes what is ready now.
+    /// Polls the driver without waiting.
     fn poll_now(&mut self) -> io::Result<()> {
         let result = self.driver.poll_now(&self.local.shared.port, &mut self.due);
         self.wake_ready();
         result
     }
 
-    /// Looks for work without blocking, for `spin` at most; `true` if the turn is over.
+    /// Looks for work without blocking, for `spin` at most; returns `true` if there is some, or `until` has
+    /// passed.
     fn spin(&mut self, spin: Duration, until: Option<WaitUntil>) -> io::Result<bool> {
         let start = sync::now();
         loop {
@@ -91,7 +93,7 @@ impl Runner {
         }
     }
 
-    /// Whether the bell was rung since the loop went to sleep; for a loop that is driven by hand.
+    /// Whether the bell was rung since the loop fell asleep; for a loop that is driven by hand.
     pub(crate) fn was_rung(&self) -> bool {
         self.driver.was_rung()
     }

@@ -4,24 +4,26 @@
 //!   turn:  work:  collect the inbox
 //!                 run I/O tasks (woken by readiness), measured
 //!                 run other tasks, for their share of that time
-//!                 fire due timers, and run what they woke
+//!                 fire due timers, and run the tasks they woke
 //!                 run tail tasks
 //!                 one step of the shutdown, if there is one
-//!          rest:  wait in the driver, or just look if something is queued
+//!          rest:  wait in the driver, or poll it without waiting if a task is queued
 //! ```
 //!
 //! - Fairness: a turn runs the I/O tasks that were queued when it began and then other tasks for
-//!   `t_io·(100−r)/r` ([`LONGEST_SLICE`] at most), or for 1 ms or 1,024 tasks if there was no I/O. What is woken
-//!   meanwhile goes behind what is queued. So sockets, tasks, timers and the shutdown wait for one turn at most.
-//! - A turn is bounded: each kind of task ends at the next deadline, a timer's or the shutdown's, and with the task
-//!   that runs then ([`Pace`]). A timer that is due is fired before anything else goes on.
+//!   `t_io·(100−r)/r` ([`LONGEST_SLICE`] at most), or for 1 ms or 1,024 tasks if there was no I/O. Tasks
+//!   woken meanwhile are queued behind the others. So I/O, tasks, timers and the shutdown wait for one turn
+//!   at most.
+//! - A turn is bounded: the tasks of each kind stop at the next deadline, of a timer or of the shutdown, with
+//!   the task that is running then ([`Pace`]). Due timers fire before any other task runs.
 //! - At most 1,024 timers fire at a time: however many are due, tasks get their slice in between.
-//! - The reactor is looked at once per turn, not once per task.
-//! - The clock is read once per turn while there are timers or a shutdown, and by the pace, after 64
-//!   tasks at the earliest if no deadline is near; a loop with neither does not read it.
-//! - The loop sleeps only if nothing is queued on either side; `sleeping` is set under the inbox lock.
-//! - Whatever ends the turns (terms, failure, a panic), [`Runner::end`] comes after them.
-//! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, over a clock it moves.
+//! - The reactor is polled once per turn, not once per task.
+//! - The clock is read once per turn while there are timers or a shutdown, and as often as the [`Pace`]
+//!   demands: after up to 64 tasks if no deadline is near. A short turn without timers, shutdown and I/O does
+//!   not read it.
+//! - The loop sleeps only if its queues and its inbox are empty; `sleeping` is set under the inbox lock.
+//! - Whatever ends the turns (terms, failure, a panic), [`Runner::end`] runs after them.
+//! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, with a clock that it advances.
 
 use std::any::Any;
 use std::io;
@@ -47,18 +49,18 @@ use crate::this_thread;
 use crate::trace;
 use crate::unwind::{contain, contain_drop, discard, message};
 
-/// Tasks of a turn without I/O, at most.
+/// The most tasks of a turn without I/O.
 const SLICE_TASKS: u32 = 1024;
-/// Time of a turn with I/O, at most, whatever that took.
+/// The longest slice for other tasks in a turn with I/O, however long the I/O took.
 const LONGEST_SLICE: Duration = Duration::from_millis(10);
-/// Timers that fire at a time, at most.
-const TIMERS: usize = 1024;
+/// The most timers that fire at a time.
+const MAX_TIMERS: usize = 1024;
 
-/// Makes the calling thread the loop until its shutdown.
+/// Runs the loop on the calling thread until it ends.
 pub(crate) fn run_loop(parts: LoopParts) {
     let shared = Arc::clone(&parts.shared);
     let pin = shared.config.pin_thread.as_ref();
-    // Before anything of the loop's own is allocated: memory belongs near the core that uses it.
+    // Before the loop allocates anything, so that its memory is near its core.
     let pinned = pin.map_or(Ok(()), |pin| pin(shared.index));
     drive(parts, |runner| {
         if let Err(error) = pinned {
@@ -74,13 +76,14 @@ pub(crate) fn run_loop(parts: LoopParts) {
     });
 }
 
-/// Sets a loop up, lets `body` drive it, and takes it down again, whatever `body` does.
+/// Sets a loop up, runs `body` to drive it, and takes it down, whatever `body` does.
 pub(super) fn drive(
     parts: LoopParts,
     body: impl FnOnce(&mut Runner) -> (EndCause, Option<io::Error>),
 ) {
     let mut runner = Runner::new(parts);
-    let entered = context::enter_loop(&runner.local).expect("the caller has looked");
+    let entered = context::enter_loop(&runner.local)
+        .expect("the caller has checked that this thread is no loop");
     let _span = trace::loop_started(runner.local.shared.index);
     let shared = &runner.local.shared;
     let guard = shared.parent.thread_started(shared);
@@ -95,33 +98,33 @@ pub(super) fn drive(
     runner.end(cause, error, guard, entered);
 }
 
-/// A loop at work; loop thread only.
+/// A running loop; loop thread only.
 pub(crate) struct Runner {
     pub(super) local: Rc<Local>,
     pub(super) driver: Driver,
     pub(super) mail: Mail,
-    /// Wakers on their way from the timers or the selector; empty in between.
+    /// Wakers of due timers or ready descriptors, to be woken; empty in between.
     pub(super) due: Vec<Waker>,
     mode: Mode,
-    /// Timers have had their turn, and do not cut others off before this.
+    /// Timers have just fired, and do not cut tasks off before this instant.
     not_before: Option<Instant>,
-    /// Tasks between two looks at the clock, by how long the last ones took.
+    /// Tasks between two readings of the clock, by how long the last ones took.
     step: u32,
-    /// Tasks of a turn without I/O, at most.
+    /// The most tasks of a turn without I/O.
     slice_tasks: u32,
 }
 
-/// What the loop is about, as its own thread sees it.
+/// What the loop does, as its own thread sees it.
 enum Mode {
-    /// Its work, until further notice.
+    /// It has not noticed a shutdown request.
     Working,
-    /// It has noticed that it shuts down.
+    /// It has noticed that it is shutting down.
     ShuttingDown(ShuttingDown),
 }
 
-/// What is to come after the work of a turn.
+/// What follows the work of a turn.
 pub(crate) enum Next {
-    /// Wait, until then at most.
+    /// Wait, until this deadline at most.
     Rest(Option<WaitUntil>),
     End(EndCause),
 }
@@ -144,12 +147,12 @@ impl Runner {
         &self.local
     }
 
-    /// Makes turns shorter, to have more of them.
+    /// Limits the tasks of a turn without I/O, for shorter turns.
     pub(crate) fn set_slice_tasks(&mut self, tasks: u32) {
         self.slice_tasks = tasks;
     }
 
-    /// One turn; `Some` if it was the last. `may_sleep` is asked just before the loop would.
+    /// Runs one turn; returns `Some` if it was the last. `may_sleep` is called just before the loop sleeps.
     pub(super) fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<EndCause>> {
         match self.work() {
             Next::End(cause) => Ok(Some(cause)),
@@ -161,16 +164,16 @@ impl Runner {
     pub(crate) fn work(&mut self) -> Next {
         self.collect();
         let mut pace = self.pace();
-        // Closures that were scheduled from elsewhere, to arm their timers: not behind a queue.
-        self.run_some(QueueKind::Timed, &mut pace);
+        // Closures scheduled by other threads arm their timers here, ahead of the queue.
+        self.run_queue(QueueKind::Timed, &mut pace);
         let io_time = self.run_io_tasks(&mut pace);
         if pace.is_due() {
             self.run_timers(&mut pace);
         }
         self.run_tasks(io_time, &mut pace);
         let mut now = self.run_timers(&mut pace);
-        // Tail tasks take their time, as timed ones do, which the next deadline is not to wait for again.
-        let ran = self.run_some(QueueKind::Tail, &mut pace);
+        // The time that tail tasks took must not be added to the wait for the next deadline.
+        let ran = self.run_queue(QueueKind::Tail, &mut pace);
         if pace.is_due() {
             now = self.run_timers(&mut pace);
         } else if ran > 0 {
@@ -195,7 +198,7 @@ impl Runner {
         self.local.shared.config.clock.now()
     }
 
-    /// Takes the mail in. A loop that rests says first that it stirs.
+    /// Collects the inbox. An idle loop notifies its group first that it is busy.
     pub(crate) fn collect(&mut self) {
         if let Mode::ShuttingDown(mode) = &mut self.mode {
             if mode.is_idle() && !self.local.shared.inbox.has_mail() {
@@ -206,15 +209,15 @@ impl Runner {
         self.local.collect(&mut self.mail);
     }
 
-    /// How far this turn may go.
+    /// The pace of this turn.
     fn pace(&self) -> Pace {
         let mut pace = Pace::new(self.local.timers.watch(), self.not_before, self.step);
-        self.learn(&mut pace);
+        self.update_shutdown(&mut pace);
         pace
     }
 
-    /// Learns what was asked of the loop: its end may be near, or decided.
-    fn learn(&self, pace: &mut Pace) {
+    /// Updates the pace with the shutdown: its deadline, or a slice if the end is decided.
+    fn update_shutdown(&self, pace: &mut Pace) {
         let shared = &self.local.shared;
         pace.shown = shared.inbox.shown();
         if !lifecycle::state_of(pace.shown).is_shutting_down() {
@@ -223,25 +226,25 @@ impl Runner {
         let guard = shared.inbox.lock();
         pace.set_shutdown(match guard.gate().decided() {
             None => guard.gate().terms().and_then(|terms| terms.deadline),
-            // This turn is the last, and not a long one.
+            // This turn is the last one, and is kept short.
             Some(_) => self.now().checked_add(SLICE),
         });
     }
 
-    /// Counts a task; says whether it is time for a look around.
+    /// Counts a task; returns whether the clock has to be read, or the phase has changed.
     #[inline]
     fn must_read_clock(&self, pace: &Pace) -> bool {
-        self.local.timers.count() || self.local.shared.inbox.shown() != pace.shown
+        self.local.timers.count_task() || self.local.shared.inbox.shown() != pace.shown
     }
 
-    /// Looks at the clock, and at what has changed since the last look.
+    /// Reads the clock, and updates the pace with what has changed since the last reading.
     fn read_clock(&self, pace: &mut Pace) -> Instant {
         let timers = &self.local.timers;
-        if timers.has_news() {
+        if timers.has_earlier_deadline() {
             pace.set_timer(timers.watch());
         }
         if self.local.shared.inbox.shown() != pace.shown {
-            self.learn(pace);
+            self.update_shutdown(pace);
         }
         let now = self.now();
         pace.update(now);
@@ -249,12 +252,12 @@ impl Runner {
     }
 
     /// Runs the tasks of a kind that are queued now, as far as the pace allows; returns how many it ran.
-    fn run_some(&self, kind: QueueKind, pace: &mut Pace) -> usize {
+    fn run_queue(&self, kind: QueueKind, pace: &mut Pace) -> usize {
         let queued = self.local.queued_of(kind);
         if pace.is_over() {
             return 0;
         }
-        self.local.timers.plan(pace.stride());
+        self.local.timers.set_stride(pace.stride());
         for ran in 1..=queued {
             if let Some(runnable) = self.local.next_of(kind) {
                 self.local.run_one(runnable);
@@ -264,28 +267,28 @@ impl Runner {
                 if pace.is_due() {
                     return ran;
                 }
-                self.local.timers.plan(pace.stride());
+                self.local.timers.set_stride(pace.stride());
             }
         }
         queued
     }
 
-    /// Runs the tasks that readiness has woken; returns the time it took, if there were any.
+    /// Runs the tasks woken by readiness; returns how long that took, if there were any.
     fn run_io_tasks(&self, pace: &mut Pace) -> Option<Duration> {
         if self.local.queued_of(QueueKind::Io) == 0 {
             return None;
         }
         let start = self.now();
         pace.update(start);
-        self.run_some(QueueKind::Io, pace);
+        self.run_queue(QueueKind::Io, pace);
         Some(self.now().saturating_duration_since(start))
     }
 
-    /// Runs queued tasks for their share of the turn.
+    /// Runs other queued tasks for their share of the turn.
     fn run_tasks(&self, io_time: Option<Duration>, pace: &mut Pace) {
         let ratio = self.local.shared.config.io_ratio;
         let (limit, slice) = match io_time {
-            // With a ratio of 100, everything that is queued now, and nothing that comes meanwhile.
+            // With a ratio of 100, all tasks that are queued now, and none that are queued meanwhile.
             Some(_) if ratio >= 100 => (to_u32(self.local.queued()).max(1), None),
             Some(io_time) => {
                 let share = io_time.saturating_mul(100 - ratio) / ratio;
@@ -298,39 +301,41 @@ impl Runner {
         }
         let mut start = None;
         let mut left = limit;
-        self.local.timers.plan(pace.stride().min(left));
+        self.local.timers.set_stride(pace.stride().min(left));
         while let Some(runnable) = self.local.next_task() {
             self.local.run_one(runnable);
             if !self.must_read_clock(pace) {
                 continue;
             }
-            left -= self.local.timers.counted();
+            left -= self.local.timers.tasks_counted();
             if left == 0 {
                 return;
             }
-            // Far from a deadline the first batch is free: most turns never read the clock here.
+            // Far from a deadline the first batch needs no reading: most turns never read the clock here.
             let now = self.read_clock(pace);
             let start = *start.get_or_insert(now);
             let over = |slice| now.saturating_duration_since(start) >= slice;
             if pace.is_due() || slice.is_some_and(over) {
                 return;
             }
-            self.local.timers.plan(pace.stride().min(left));
+            self.local.timers.set_stride(pace.stride().min(left));
         }
     }
 
-    /// Fires the timers that are due, and runs what they woke at once, ahead of the queue: a timer is late by the
-    /// task that ran, not by a queue. Returns the reading of the clock, if there was a reason for one.
+    /// Fires due timers, and runs the tasks they woke at once, ahead of the queue: a timer is late by the
+    /// running task, not by the length of the queue. Returns the reading of the clock, if one was needed.
     fn run_timers(&mut self, pace: &mut Pace) -> Option<Instant> {
         let timers = !self.local.timers.is_empty();
-        // What timers have woken may be left over, and the timers be gone.
+        // Tasks woken by earlier timers may be left, although no timer is armed any more.
         let woken = self.local.queued_of(QueueKind::Timed) > 0;
         if !timers && !woken && !self.local.shared.state().is_shutting_down() {
             return None;
         }
         let now = self.now();
         if timers {
-            self.local.timers.collect_due(now, TIMERS, &mut self.due);
+            self.local
+                .timers
+                .collect_due(now, MAX_TIMERS, &mut self.due);
             if !self.due.is_empty() {
                 self.note_busy();
                 self.local.wake_timed(&mut self.due);
@@ -338,7 +343,7 @@ impl Runner {
         }
         pace.set_timer(self.local.timers.watch());
         pace.update(now);
-        if self.run_some(QueueKind::Timed, pace) == 0 {
+        if self.run_queue(QueueKind::Timed, pace) == 0 {
             return Some(now);
         }
         let end = self.now();
@@ -348,14 +353,14 @@ impl Runner {
         Some(end)
     }
 
-    /// Says that this loop is about to call somebody, if it rests.
+    /// Notifies the group that this loop is about to wake tasks, if it was idle.
     pub(super) fn note_busy(&mut self) {
         if let Mode::ShuttingDown(mode) = &mut self.mode {
             mode.note_busy(&self.local.shared);
         }
     }
 
-    /// The part of a turn that a shutdown has.
+    /// The shutdown's part of a turn.
     fn shut_down(&mut self, now: Option<Instant>) -> Outlook {
         let local = Rc::clone(&self.local);
         let now = now.unwrap_or_else(|| self.now());
@@ -369,12 +374,12 @@ impl Runner {
         }
         local.drop_given_up();
         match &mut self.mode {
-            Mode::ShuttingDown(mode) => mode.outlook(&local, now),
+            Mode::ShuttingDown(mode) => mode.advance(&local, now),
             Mode::Working => unreachable!("it was set a few lines ago"),
         }
     }
 
-    /// Takes the loop down, in its context, and announces its end as the very last thing.
+    /// Takes the loop down, in its context, and announces its end as the last step.
     pub(crate) fn end(
         self,
         cause: EndCause,
@@ -393,11 +398,11 @@ impl Runner {
         let shared = Arc::clone(&local.shared);
         shared.panics.drop(PanicSite::ThreadHook, None, guard);
         drop(entered);
-        // Timers that were armed here and carried away: nobody fires them any more, so whoever waits for
-        // one is told to look again, and arms it where it is now. Not here: this thread is no loop by now.
+        // Timers that were armed here and moved to other threads no longer fire, so the tasks that wait for
+        // them are woken to arm them where they are. That cannot be here: this thread is no longer a loop.
         local.timers.home().deregister();
         shared.panics.wake_all(local.timers.clear());
-        // The last reference to the group may go here, and with it the user's closures.
+        // This may drop the last reference to the group, and with it user closures.
         if let Err(payload) = contain_drop(local) {
             discard(payload);
         }

@@ -1,14 +1,16 @@
 //! Closures that run later, once or again and again.
 //!
 //! - A scheduled closure is a task of its loop that waits for a timer: accounted for like any other,
-//!   and dropped on its loop, with what it captured, as soon as it is cancelled.
-//! - Exactly one of "runs" and "was cancelled" happens: both sides decide by one step on one word ([`state`](super::course)).
-//! - What is cancelled is over at once, unless it runs: then at the end of that run.
-//! - A shutdown cancels what is not due: such a task, polled while its loop shuts down, gives itself up to
-//!   the loop (see [`Local::give_up`]).
-//! - Scheduling from another thread wakes the loop only if the closure is the next thing it has to do. Its task arms
-//!   its timer ahead of the queue, so that it is late by the task that runs, and not by a crowd.
-//! - A periodic closure goes through the timers for every run, also for one that is late: one run, then the others.
+//!   and dropped on its loop, with its captures, as soon as it is cancelled.
+//! - A closure either runs or is cancelled, never both: each side decides by one atomic step on one word
+//!   ([`ScheduledState`]).
+//! - A cancelled closure is finished at once, or at the end of the run if it is running.
+//! - A shutdown cancels closures that are not due: such a task, polled while its loop shuts down, has the
+//!   loop drop it (see [`Local::cancel_after_poll`]).
+//! - Scheduling from another thread wakes the loop only if it would otherwise sleep past the deadline. The
+//!   task arms its timer ahead of the queue, so the closure is late by the running task, not by the queue.
+//! - A periodic closure arms a timer for every run, also for one that is already due: other tasks run in
+//!   between.
 
 use std::fmt;
 use std::future::Future;
@@ -33,11 +35,11 @@ use crate::time::timers::TimerKind;
 impl EventLoop {
     /// Runs a closure on this loop after `delay`.
     ///
-    /// Any thread may call it; it wakes the loop only if nothing is due earlier. A refusal shows in
+    /// Any thread may call it; it wakes the loop only if nothing is due earlier. A refusal is reported by
     /// the handle. [`Duration::MAX`] means never.
     ///
-    /// A shutdown, from its request on, cancels what is not due yet; a closure that has to run at the
-    /// end is a [shutdown hook](EventLoop::add_shutdown_hook).
+    /// A shutdown request cancels closures that are not due yet; to run a closure at the end, use a
+    /// [shutdown hook](EventLoop::add_shutdown_hook).
     ///
     /// # Examples
     ///
@@ -70,8 +72,8 @@ impl EventLoop {
 
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
     ///
-    /// Runs that come too late are made up for, one in each turn of the loop. A run that panics is the last. A
-    /// shutdown ends it, and a refusal shows in the handle, as for [`schedule`](EventLoop::schedule).
+    /// Missed runs are made up for, one in each turn of the loop. A run that panics is the last. A shutdown
+    /// cancels it, and a refusal is reported by the handle, as for [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
     ///
@@ -113,7 +115,7 @@ impl EventLoop {
 
     /// Runs a closure on this loop after `initial` and then `delay` after the end of each run.
     ///
-    /// A run that panics is the last. A shutdown ends it, and a refusal shows in the handle, as for
+    /// A run that panics is the last. A shutdown cancels it, and a refusal is reported by the handle, as for
     /// [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
@@ -166,7 +168,7 @@ impl EventLoop {
         Scheduled::new(handle, state, self.shared(), Repetition::Periodic)
     }
 
-    /// The moment `delay` from now; `None` beyond the end of the clock.
+    /// The instant `delay` from now; `None` if it is beyond the range of the clock.
     fn deadline_after(&self, delay: Duration) -> Option<Instant> {
         self.shared().config.clock.now().checked_add(delay)
     }
@@ -184,9 +186,9 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A scheduled closure: resolves to its result, or says why there is none.
+/// The handle of a scheduled closure: resolves to its result, or to the reason why there is none.
 ///
-/// Dropping it detaches: the closure still runs. The handle of a periodic closure resolves when a run
+/// Dropping it detaches the closure, which still runs. The handle of a periodic closure resolves when a run
 /// panics, or when it is cancelled, by [`cancel`](Scheduled::cancel) or by a shutdown.
 ///
 /// # Examples
@@ -205,11 +207,11 @@ fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
 ///
 /// # Cancel safety
 ///
-/// Awaiting `&mut scheduled` is cancel safe; dropping it does not cancel the closure.
+/// Awaiting `&mut scheduled` is cancel safe; dropping the handle does not cancel the closure.
 ///
 /// # Panics
 ///
-/// Polling it again after it was ready panics. (After [`cancel`](Scheduled::cancel) it is ready each time.)
+/// If it is polled again after it was ready. (After [`cancel`](Scheduled::cancel) it is ready each time.)
 #[must_use = "dropping it does not cancel the closure; use drop() to say so"]
 pub struct Scheduled<T> {
     /// `None` once it was cancelled.
@@ -234,10 +236,10 @@ impl<T> Scheduled<T> {
         }
     }
 
-    /// Cancels the closure; from any thread.
+    /// Cancels the closure, from any thread.
     ///
-    /// Returns `true` if this call made the difference: the closure has not run and will not, or, if
-    /// it is periodic, will not run again. What it captured is dropped soon, on its loop.
+    /// Returns `true` if this call cancelled it: the closure has not run and will not, or, if it is
+    /// periodic, will not run again. Its captures are dropped soon, on its loop.
     ///
     /// # Examples
     ///
@@ -247,7 +249,7 @@ impl<T> Scheduled<T> {
     ///
     /// let mut test = TestLoop::new();
     /// let never = test.schedule(Duration::from_secs(1), || unreachable!());
-    /// assert!(never.cancel() && !never.cancel()); // the second makes no difference
+    /// assert!(never.cancel() && !never.cancel()); // the second call has no effect
     /// test.advance(Duration::from_secs(2));
     /// assert!(never.is_finished());
     /// ```
@@ -258,14 +260,14 @@ impl<T> Scheduled<T> {
         let handle = self.handle.lock().take();
         if let Some(handle) = handle {
             handle.abort();
-            // It may still lie in the inbox, not worth a wake-up so far: what it captured is.
+            // The task may still be in the inbox of a sleeping loop: wake it to drop the captures soon.
             self.home.ring_if_needed(self.home.inbox.hurry());
         }
         true
     }
 
-    /// Says whether the closure does not run and will not run any more, in whatever way that came about. One that is
-    /// cancelled while it runs is finished when that run ends.
+    /// Returns whether the closure is not running and will not run again, for whatever reason. If it is
+    /// cancelled while it runs, it is finished when that run ends.
     ///
     /// # Examples
     ///
@@ -306,7 +308,7 @@ impl<T> fmt::Debug for Scheduled<T> {
     }
 }
 
-/// The wait of a scheduled closure.
+/// The timer of a scheduled closure.
 struct Timer {
     sleep: Sleep,
     state: Arc<ScheduledState>,
@@ -320,27 +322,27 @@ impl Timer {
         }
     }
 
-    /// Ready when the closure is to run now; from then on this run cannot be cancelled.
+    /// Ready when the closure is to run now; this run can then no longer be cancelled.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if Pin::new(&mut self.sleep).poll(cx).is_pending() {
-            self.give_up_if_closing(cx);
+            self.cancel_if_shutting_down(cx);
             return Poll::Pending;
         }
         if self.state.begin() {
             return Poll::Ready(());
         }
-        // Cancelled: the task is being closed by whoever did it.
+        // Cancelled: the `cancel` call closes the task.
         Poll::Pending
     }
 
-    /// Gives the task up if its loop shuts down.
-    fn give_up_if_closing(&self, cx: &Context<'_>) -> bool {
+    /// Cancels the task if its loop is shutting down; returns whether it did.
+    fn cancel_if_shutting_down(&self, cx: &Context<'_>) -> bool {
         let local = context::current().expect("a task is polled on its loop");
-        let closing = local.shared.state().is_shutting_down();
-        if closing {
-            local.give_up(cx.waker().clone());
+        let shutting_down = local.shared.state().is_shutting_down();
+        if shutting_down {
+            local.cancel_after_poll(cx.waker().clone());
         }
-        closing
+        shutting_down
     }
 }
 
@@ -352,7 +354,7 @@ impl Drop for Timer {
 
 struct Delayed<F> {
     call: Option<F>,
-    /// Dropped last: it tells of the end.
+    /// Dropped last: its drop records the end.
     timer: Timer,
 }
 
@@ -372,7 +374,7 @@ impl<F: FnOnce() -> T, T> Future for Delayed<F> {
 struct Periodic<F> {
     call: F,
     rhythm: Rhythm,
-    /// Dropped last: it tells of the end.
+    /// Dropped last: its drop records the end.
     timer: Timer,
 }
 
@@ -391,7 +393,7 @@ impl<F: FnMut()> Future for Periodic<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         ready!(self.timer.poll_due(cx));
         (self.call)();
-        // Cancelled while it ran: then there is nothing to wait for.
+        // Cancelled while it ran: no timer is armed.
         if !self.timer.state.pause() {
             return Poll::Pending;
         }
@@ -401,11 +403,11 @@ impl<F: FnMut()> Future for Periodic<F> {
             Rhythm::Delay(delay) => now().checked_add(delay),
         };
         self.timer.sleep.reset_to(next);
-        if self.timer.give_up_if_closing(cx) {
-            // Also if the next run is due already: one that is always late would never end.
+        if self.timer.cancel_if_shutting_down(cx) {
+            // Even if the next run is already due: a closure that is always late would never end.
             return Poll::Pending;
         }
-        // Armed also when it is due already: it fires with the timers of the next turn, and others come first.
+        // Armed even if it is already due: it fires with the timers of the next turn, after other tasks.
         let armed = Pin::new(&mut self.timer.sleep).poll(cx);
         debug_assert!(
             armed.is_pending(),
@@ -416,8 +418,8 @@ impl<F: FnMut()> Future for Periodic<F> {
 }
 
 impl Local {
-    /// Hands the running task over to be dropped by the loop: cancelled, not completed.
-    fn give_up(&self, waker: std::task::Waker) {
+    /// Has the loop drop the running task after its poll: cancelled, not completed.
+    fn cancel_after_poll(&self, waker: std::task::Waker) {
         self.given_up.borrow_mut().push(waker);
     }
 }

@@ -1,24 +1,24 @@
 //! How a loop ends: from the request to the report.
 //!
 //! ```text
-//!   request ──▶ ShuttingDown ──outlook──▶ (gate closed) ──▶ take_down ──▶ terminate
-//!                  │     ▲                                  hooks ▸ channels ▸ last pass ▸ cancel ▸ seal ▸ values
-//!                  └─────┘ works and accepts as before
+//!   request ──▶ ShuttingDown ──advance──▶ (gate closed) ──▶ take_down ──▶ terminate
+//!                  │     ▲                                  hooks ▸ channels ▸ last pass ▸ cancel
+//!                  └─────┘ runs and accepts as before       ▸ seal ▸ values
 //! ```
 //!
-//! - A loop that ends by itself closes its gate in the critical section that finds nothing inside: what is accepted
-//!   gets its time, and is not cut off by an end that was decided a moment earlier. From then on nothing is
-//!   accepted, whatever the cause: neither from hooks that are still to run nor from tasks that clean up.
+//! - A loop that ends by itself closes its gate in the critical section that finds the inbox empty: work that
+//!   was accepted is not cut off by an end decided a moment earlier. From then on nothing is accepted,
+//!   whatever the cause: neither from hooks that have not run yet nor from tasks that clean up.
 //! - Activity is a task polled or accepted, or a hook run. The quiet period is measured from the later
-//!   of the request and the end of the last activity, and waited for in the driver: no sleeping, no ticking.
-//! - The timeout is looked at in every turn, whether tasks are queued or not: a task that wakes
-//!   itself for ever does not hold the loop. (A poll that never returns does; nothing in one thread
-//!   can help that.)
-//! - Every accepted hook runs: in order when the queue first runs empty, and what is left at the end.
-//! - `take_down` runs on every way out, also when the loop fails or its body unwinds. It waits for live
-//!   tasks, not merely for an empty queue: a foreign thread may be between async-task's state change
+//!   of the request and the end of the last activity. The loop waits for it in the driver, without polling.
+//! - The timeout is checked in every turn, whether tasks are queued or not: a task that wakes itself
+//!   for ever does not keep the loop running. (A poll that never returns does; a single thread cannot
+//!   prevent that.)
+//! - Every accepted hook runs: in order when the queue first runs empty, the remaining ones at the end.
+//! - `take_down` runs on every path, also when the loop fails or its body unwinds. It waits for live
+//!   tasks, not merely for an empty queue: another thread may be between async-task's state change
 //!   and our push.
-//! - A loop that has no thread ends on the thread that asks for it: see [`launch`](super::launch).
+//! - A loop without a thread ends on the thread that requests it: see [`launch`](super::launch).
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -38,17 +38,17 @@ use crate::sync::{Arc, thread};
 use crate::trace;
 
 impl Shared {
-    /// Asks this loop alone to end.
+    /// Requests the shutdown of this loop alone.
     pub(crate) fn request(self: &Arc<Shared>, request: ShutdownRequest) {
         let now = self.config.clock.now();
         self.parent.note_leaving();
         let (asked, ring) = Shared::ask(&mut self.inbox.lock(), request, now);
-        // The loop hears of it first: whoever waits for the request is foreign code, and may take its time.
+        // The loop is woken first: wakers of `ShutdownRequested` futures are user code, and may be slow.
         self.ring_if_needed(ring);
         self.follow(asked);
     }
 
-    /// Notes a request, with the inbox held: a loop that is about to sleep must not miss it.
+    /// Records a request, under the inbox lock: a loop that is about to sleep must not miss it.
     pub(crate) fn ask(
         guard: &mut InboxGuard<'_>,
         request: ShutdownRequest,
@@ -56,44 +56,46 @@ impl Shared {
     ) -> (Asked, Ring) {
         let asked = guard.edit(|life| life.request(request, now));
         let ring = match asked {
-            Asked::TooLate => Ring::NotNeeded,
+            Asked::Decided => Ring::NotNeeded,
             _ => guard.nudge(),
         };
         (asked, ring)
     }
 
-    /// Does what a request leaves to be done, with no lock held.
+    /// Carries out what a request leaves to be done, with no lock held.
     pub(crate) fn follow(self: &Arc<Shared>, asked: Asked) {
         trace::shutdown(self.index, "requested");
         match asked {
-            Asked::Unused | Asked::Unstarted => self.end_unstarted(),
+            Asked::Unused | Asked::NeedsThread => self.end_unstarted(),
             Asked::Starting => self.watch_start(),
-            Asked::Running | Asked::Again | Asked::TooLate => {}
+            Asked::Running | Asked::Unchanged | Asked::Decided => {}
         }
         self.announce_shutdown();
     }
 }
 
-/// What a turn of a loop that shuts down comes to.
+/// What a loop that shuts down does after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// Go on; wait until this moment at most.
+    /// Continue; wait until this instant at most.
     Wait(Option<Instant>),
     /// The gate is closed: take the loop down.
     End(EndCause),
 }
 
-/// A loop that shuts down, as its own thread sees it.
+/// The shutdown of a loop, as its own thread sees it.
 #[derive(Debug)]
 pub(crate) struct ShuttingDown {
     last_activity: Instant,
+    /// The activity when it was last checked.
     seen: Activity,
-    /// The group was told that this loop rests.
+    /// The group was notified that this loop is idle.
     idle: bool,
-    /// Hooks have begun to run, and let others in between.
+    /// Hooks have begun to run, and yield to tasks in between.
     hooks_under_way: bool,
 }
 
+/// Counts that change with every activity of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Activity {
     polls: u64,
@@ -110,8 +112,8 @@ impl Activity {
 }
 
 impl ShuttingDown {
-    /// Begins now, in the turn that messages the request: what this turn ran was activity, and a
-    /// loop with nothing to run messages at once.
+    /// Begins the shutdown in the turn that notices the request: the tasks of this turn were activity,
+    /// and a loop with nothing to run notices at once.
     pub(crate) fn begin(local: &Local, now: Instant) -> ShuttingDown {
         ShuttingDown {
             last_activity: now,
@@ -125,15 +127,15 @@ impl ShuttingDown {
         self.idle
     }
 
-    /// Tells the group that this loop is about to take something in, if it rests.
+    /// Notifies the group that this loop is about to take work, if it was idle.
     pub(crate) fn note_busy(&mut self, shared: &Shared) {
         if std::mem::take(&mut self.idle) {
             shared.parent.note_busy(shared.index);
         }
     }
 
-    /// Looks where the shutdown stands, and closes the gate if it is over.
-    pub(crate) fn outlook(&mut self, local: &Local, now: Instant) -> Outlook {
+    /// Advances the shutdown: runs hooks, and closes the gate if the terms are met.
+    pub(crate) fn advance(&mut self, local: &Local, now: Instant) -> Outlook {
         let shared = &local.shared;
         let guard = shared.inbox.lock();
         let (decided, terms) = (guard.gate().decided(), guard.gate().terms());
@@ -142,7 +144,7 @@ impl ShuttingDown {
         if let Some(cause) = decided {
             return Outlook::End(cause);
         }
-        let terms = terms.expect("a loop without terms does not shut down");
+        let terms = terms.expect("a loop that shuts down has terms");
         let seen = Activity::of(local);
         if seen != self.seen {
             self.seen = seen;
@@ -153,14 +155,14 @@ impl ShuttingDown {
         if hooks && !late && (!queued || self.hooks_under_way) {
             self.note_busy(shared);
             self.hooks_under_way = run_waiting_hooks(local, now);
-            // They take their time, and the quiet period begins when they are done.
+            // Hooks may be slow, and the quiet period begins when they have returned.
             self.last_activity = shared.config.clock.now();
             return Outlook::Wait(Some(now));
         }
         self.hooks_under_way = false;
         let idle = !hooks && !queued;
         if idle && shared.is_at_rest() {
-            if let Some(cause) = self.rest(local, &terms) {
+            if let Some(cause) = self.end_if_idle(local, &terms) {
                 return Outlook::End(cause);
             }
         }
@@ -183,8 +185,8 @@ impl ShuttingDown {
         Outlook::Wait(earlier(quiet_at, terms.deadline))
     }
 
-    /// A loop at rest ends, if its terms say so; if it drains with its group, that decides.
-    fn rest(&mut self, local: &Local, terms: &ShutdownTerms) -> Option<EndCause> {
+    /// Ends a loop without tasks if its terms say so; if it drains with its group, the group decides.
+    fn end_if_idle(&mut self, local: &Local, terms: &ShutdownTerms) -> Option<EndCause> {
         let shared = &local.shared;
         let cause = match terms.until {
             EndCondition::Drained(DrainScope::Loop) => EndCause::Drained,
@@ -202,7 +204,7 @@ impl ShuttingDown {
     }
 }
 
-/// Closes the gate at the deadline: of all loops, if they drain together.
+/// Closes the gate at the deadline: those of all loops, if they drain together.
 fn time_out(shared: &Shared, terms: &ShutdownTerms) -> EndCause {
     if terms.until == EndCondition::Drained(DrainScope::Group) {
         shared.parent.time_out();
@@ -211,7 +213,7 @@ fn time_out(shared: &Shared, terms: &ShutdownTerms) -> EndCause {
 }
 
 impl Shared {
-    /// Closes the gate, unless something has come in since the loop looked: then it goes on.
+    /// Closes the gate, unless work or a hook was accepted since the loop checked; returns whether it did.
     fn close_if_empty(&self, cause: EndCause) -> bool {
         let mut guard = self.inbox.lock();
         let empty = guard.is_empty() && guard.gate().hooks.is_empty();
@@ -221,7 +223,7 @@ impl Shared {
         empty
     }
 
-    /// Closes the gate, and returns the cause: that of whoever closed it first.
+    /// Closes the gate, and returns the cause: that of the first close.
     fn close(&self, cause: EndCause) -> EndCause {
         self.parent.note_leaving();
         let mut guard = self.inbox.lock();
@@ -232,8 +234,8 @@ impl Shared {
     }
 }
 
-/// Runs the hooks that are waiting now, for a slice of time; what they add waits for the next round. Says whether
-/// some are left that were there.
+/// Runs the hooks that are waiting now, for a slice of time; hooks that they add wait for the next round.
+/// Returns whether the slice ended it, so that some may be left.
 fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
     let fence = local.shared.inbox.lock().gate().hooks.fence();
     let is_over = || {
@@ -248,7 +250,7 @@ fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
     run_hooks(local, fence, is_over)
 }
 
-/// Runs hooks, one at least, until none is left or `is_over` says so; says whether it did.
+/// Runs hooks, at least one, until none is left or `is_over` returns `true`; returns whether it did.
 fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     let next = || local.shared.inbox.lock().edit(|life| life.hooks.pop(fence));
     while let Some(Hook { call, location }) = next() {
@@ -263,7 +265,7 @@ fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     false
 }
 
-/// Takes the loop from wherever it is to the point where nothing of it is left but its report; returns the cause.
+/// Takes the loop down, from any phase, until only its report is left to be made; returns the cause.
 pub(crate) fn take_down(
     local: &Rc<Local>,
     driver: &mut Driver,
@@ -271,10 +273,10 @@ pub(crate) fn take_down(
     cause: EndCause,
 ) -> EndCause {
     let shared = &local.shared;
-    // It may rest as far as the group knows, and hooks and tasks of it run once more.
+    // The group may have it as idle, and its hooks and tasks run once more.
     shared.parent.note_busy(shared.index);
     let decided = shared.close(cause);
-    // A loop that fails has failed, whatever was asked of it.
+    // A failure is the cause, whatever was requested.
     let cause = if cause == EndCause::Failed {
         cause
     } else {
@@ -284,13 +286,13 @@ pub(crate) fn take_down(
     trace::shutdown(shared.index, "hooks");
     run_hooks(local, HookId::END, || false);
     trace::shutdown(shared.index, "channels");
-    // Channels close while tasks can still run: whoever waits for one hears of it, once.
+    // Channels close while tasks can still run: tasks that wait for one get an error, once.
     local.close_channels();
     local.run_io_once();
     local.collect(mail);
     if !matches!(cause, EndCause::Timeout | EndCause::Now | EndCause::Failed) {
-        // What was accepted, or woken, between the last look and the gate gets its run. It is taken
-        // out first, or a task that wakes itself would take the run of one in a later lane.
+        // Tasks that were accepted or woken between the last check and the close get one poll. They are
+        // taken out first: otherwise a task that wakes itself would run instead of one in a later lane.
         let accepted: Vec<_> = std::iter::from_fn(|| local.next_of_any()).collect();
         for runnable in accepted {
             local.run_one(runnable);
@@ -306,13 +308,13 @@ pub(crate) fn take_down(
     cause
 }
 
-/// Drops every task of the loop, here, and seals the inbox behind the last one.
+/// Drops every task of the loop, on this thread, and seals the inbox after the last one.
 fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     let shared = &local.shared;
-    // Closes the tasks and drops their futures; the harness contains what their destructors do.
+    // Closes the tasks and drops their futures; the harness contains panics of their destructors.
     let drop_queued = || std::iter::from_fn(|| local.next_of_any()).for_each(drop);
     for waker in local.take_live() {
-        // Ours: the waker of a task, which leads to `schedule`. One by one, while the task is at hand.
+        // The task's own waker: it calls `schedule`. Each task is dropped right after its wake.
         waker.wake();
         drop_queued();
     }

@@ -1,4 +1,4 @@
-//! What the loops of a group share, and what ends them when nobody is left who holds the group.
+//! The state that the loops of a group share, and the token whose drop shuts the group down.
 
 use std::future::Future;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
@@ -17,42 +17,42 @@ use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 
-/// What the loops of a group share.
+/// The state that the loops of a group share.
 pub(crate) struct GroupCore {
     pub(crate) loops: Box<[EventLoop]>,
-    /// `None` is round-robin, without the detour through a vtable.
+    /// `None` is round-robin, without a virtual call.
     pub(crate) chooser: Option<Box<dyn Chooser>>,
-    /// The default, and what a panicking chooser falls back to.
+    /// The default chooser, and the fallback after a chooser has panicked.
     pub(crate) fallback: RoundRobin,
     pub(crate) keys: Keys,
-    /// What ends them.
+    /// Coordinates the end of the loops.
     pub(crate) end: Arc<GroupEnd>,
     /// For panics that belong to no loop.
     panics: PanicReporter,
-    /// Goes round the loops that are left, when some are not.
-    pub(crate) detour: RoundRobin,
+    /// Round-robin over the remaining loops, if the chooser picks one that is shutting down.
+    pub(crate) remaining: RoundRobin,
 }
 
-/// Where a key belongs.
+/// How keys are hashed, to assign them to loops.
 pub(crate) enum Keys {
-    /// Secret, so that nobody can aim all keys at one loop.
+    /// With a random secret, so that an attacker cannot direct all keys to one loop.
     Secret(RandomState),
-    /// The same in every run of a test.
-    Known,
+    /// Without a secret: the same in every run of a test.
+    Fixed,
 }
 
 impl Keys {
-    pub(crate) fn by(clock: &Clock) -> Keys {
+    pub(crate) fn for_clock(clock: &Clock) -> Keys {
         match clock {
             Clock::System => Keys::Secret(RandomState::new()),
-            Clock::Virtual(_) => Keys::Known,
+            Clock::Virtual(_) => Keys::Fixed,
         }
     }
 
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         match self {
             Keys::Secret(state) => state.hash_one(key),
-            Keys::Known => {
+            Keys::Fixed => {
                 let mut hasher = DefaultHasher::new();
                 key.hash(&mut hasher);
                 hasher.finish()
@@ -61,7 +61,7 @@ impl Keys {
     }
 }
 
-/// What all user handles of a group share: its drop asks the loops to end.
+/// Shared by all user handles of a group: its drop requests the shutdown of the loops.
 pub(crate) struct HandleToken {
     core: Arc<GroupCore>,
 }
@@ -87,7 +87,7 @@ impl Drop for HandleToken {
 
 impl Drop for GroupCore {
     fn drop(&mut self) {
-        // A waker may keep a loop, and by that the end of its group; it need not keep the stacks of their threads.
+        // A waker may keep a loop alive, and so its `GroupEnd`; it should not keep the stacks of threads.
         self.end.termination.release_threads();
     }
 }
@@ -104,7 +104,7 @@ impl GroupCore {
             loops,
             chooser,
             fallback: RoundRobin::default(),
-            detour: RoundRobin::default(),
+            remaining: RoundRobin::default(),
             keys,
             end,
             panics,
@@ -117,30 +117,30 @@ impl GroupCore {
         core.expect("a loop is made with its group")
     }
 
-    /// The loop for the next submission.
+    /// Returns the loop for the next submission.
     pub(crate) fn next(&self) -> &EventLoop {
         let len = self.loops.len();
-        if self.end.some_leave() {
-            return self.next_of_some();
+        if self.end.some_leaving() {
+            return self.next_of_remaining();
         }
         let index = match &self.chooser {
             None => self.fallback.pick(len),
-            Some(chooser) => self.ask(&**chooser) % len,
+            Some(chooser) => self.ask_chooser(&**chooser) % len,
         };
         &self.loops[index]
     }
 
-    /// The loop for the next submission when some are going away: of those that are not, else of those that
-    /// accept, else any.
+    /// Returns the loop for the next submission when some are shutting down: one that is not, else one that
+    /// accepts, else any.
     #[cold]
-    fn next_of_some(&self) -> &EventLoop {
+    fn next_of_remaining(&self) -> &EventLoop {
         let below = |limit: LoopState| self.loops.iter().filter(move |one| one.state() < limit);
         let limits = [LoopState::ShuttingDown, LoopState::Shutdown];
         let limit = limits
             .into_iter()
             .find(|&limit| below(limit).next().is_some());
         let chosen = match (&self.chooser, limit) {
-            (Some(chooser), _) => Some(self.ask(&**chooser) % self.loops.len()),
+            (Some(chooser), _) => Some(self.ask_chooser(&**chooser) % self.loops.len()),
             (None, None) => Some(self.fallback.pick(self.loops.len())),
             (None, Some(_)) => None,
         };
@@ -150,27 +150,27 @@ impl GroupCore {
         if let Some(chosen) = chosen.filter(|&chosen| self.loops[chosen].state() < limit) {
             return &self.loops[chosen];
         }
-        // In turn, and exactly so for as long as the same loops are left.
-        let turn = match chosen {
+        // Exactly round-robin as long as the same loops remain.
+        let turns = match chosen {
             None => &self.fallback,
-            Some(_) => &self.detour,
+            Some(_) => &self.remaining,
         };
         let left = below(limit).count().max(1);
-        let index = turn.pick(left);
-        // A loop may have left since they were counted: then it has a successor.
+        let index = turns.pick(left);
+        // A loop may have shut down since they were counted: then the first remaining one is used.
         let left = below(limit).nth(index).or_else(|| below(limit).next());
         left.unwrap_or(&self.loops[0])
     }
 
-    fn ask(&self, chooser: &dyn Chooser) -> usize {
+    fn ask_chooser(&self, chooser: &dyn Chooser) -> usize {
         let choose = || chooser.choose(&GroupView::new(&self.loops));
         let chosen = self.panics.call(PanicSite::Chooser, choose);
         chosen.unwrap_or_else(|| self.fallback.pick(self.loops.len()))
     }
 
-    /// Refuses a task that is for none of the loops.
+    /// Refuses a task for a loop index that does not exist.
     #[cold]
-    pub(crate) fn refuse_stray<F: Future>(
+    pub(crate) fn refuse_no_such_loop<F: Future>(
         &self,
         future: F,
         location: &'static Location<'static>,

@@ -1,24 +1,25 @@
-//! The end of a group: one object that every loop tells where it statuses, and that alone says when a drain is over.
+//! The end of a group: one object that collects the status of every loop, and decides when a drain is over.
 //!
-//! - A loop that shuts down tells when it comes to rest (nothing queued, nothing live, no hook waiting or running),
-//!   when it stirs again, before it takes anything in, and when it has ended, whatever the cause. A loop that has said
-//!   nothing is busy.
-//! - A group's drain is over when no loop is busy. Then, with the locks of all inboxes held, nothing may be inside any
-//!   of them; if so, every loop that drains with the group closes its gate in that step, and else none does. What keeps
-//!   one from closing is mail: its loop stirs for it, comes to rest again, and the question is asked anew.
-//! - So while a draining group lives, whatever its own tasks and hooks submit to a started loop of it is accepted: a
-//!   task or a hook that runs keeps its loop busy, and what it has submitted is mail, or keeps another loop busy.
-//! - A loop on terms of its own (`ev.drain`, `ev.shutdown_now`, an earlier request, a failure) closes by itself. It is
-//!   waited for all the same, at rest or ended: its tasks may submit to the others until then.
-//! - The deadline of a group's drain is one, too: the first loop that finds it passed closes all.
+//! - A loop that shuts down reports when it becomes idle (nothing queued, nothing live, no hook waiting or
+//!   running), when it is busy again, before it takes any work, and when it has ended, whatever the cause. A
+//!   loop that has reported nothing is busy.
+//! - A group's drain may be over when no loop is busy. Then all inboxes are locked: if they are empty and no
+//!   hook waits, every loop that drains with the group closes its gate in that step; otherwise none does. In
+//!   that case the loop with the mail or hook becomes busy, then idle again, and the check is repeated.
+//! - So while a group drains, all work that its own tasks and hooks submit to a started loop of it is
+//!   accepted: a running task or hook keeps its loop busy, and the submitted work is in an inbox, or keeps
+//!   another loop busy.
+//! - A loop on terms of its own (`ev.drain`, `ev.shutdown_now`, an earlier request, a failure) closes by
+//!   itself. The drain waits until it is idle or ended all the same: its tasks may submit to the others.
+//! - The group's drain has one deadline: the first loop that finds it passed closes all.
 //!
-//! Order of locks: the tally, then the inboxes by index; nobody who holds an inbox takes the tally.
+//! Lock order: the tally, then the inboxes by index; the tally is never locked while an inbox is held.
 //!
 //! ```text
-//!            ┌──stirs──┐
-//!            ▼         │
-//!          Busy ──rests──▶ Idle ──ended──▶ Ended
-//!            └───────────────ended──────────────▲
+//!            ┌─────note_busy─────┐
+//!            ▼                   │
+//!          Busy ──note_idle──▶ Idle ──ended──▶ Ended
+//!            └─────────────────ended─────────────▲
 //! ```
 
 use std::sync::OnceLock;
@@ -34,20 +35,22 @@ use crate::termination::Termination;
 
 /// The end of a group.
 pub(crate) struct GroupEnd {
-    /// The loops, in order; set once, before anybody can ask.
+    /// The loops, in order; set once, before the group is shared.
     loops: OnceLock<Box<[Weak<Shared>]>>,
     tally: Mutex<Tally>,
-    /// A loop was asked to end, or has ended: not every loop is as good as any other any more.
-    some_leave: AtomicBool,
+    /// Whether a loop was requested to shut down, or has ended: loops are then no longer interchangeable.
+    some_leaving: AtomicBool,
     pub(crate) termination: Arc<Termination>,
 }
 
+/// The last status of every loop.
 struct Tally {
     statuses: Box<[LoopStatus]>,
+    /// How many loops are busy.
     busy: usize,
 }
 
-/// What a loop has told.
+/// The status that a loop has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopStatus {
     Busy,
@@ -63,7 +66,7 @@ impl GroupEnd {
                 statuses: vec![LoopStatus::Busy; loops].into(),
                 busy: loops,
             }),
-            some_leave: AtomicBool::new(false),
+            some_leaving: AtomicBool::new(false),
             termination,
         }
     }
@@ -74,42 +77,42 @@ impl GroupEnd {
         debug_assert!(first.is_ok(), "a group is built once");
     }
 
-    /// Whether a loop was asked to end, or has ended.
+    /// Whether a loop was requested to shut down, or has ended.
     #[inline]
-    pub(crate) fn some_leave(&self) -> bool {
-        // Relaxed: whoever asked a loop to end sees it in its own order; to others it may come a moment later.
-        self.some_leave.load(Ordering::Relaxed)
+    pub(crate) fn some_leaving(&self) -> bool {
+        // Relaxed: the requesting thread sees its own store; other threads may see it later.
+        self.some_leaving.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_leaving(&self) {
-        self.some_leave.store(true, Ordering::Relaxed);
+        self.some_leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Loop `index` has nothing to do; the drain may be over.
+    /// Records that loop `index` is idle; the drain may be over.
     pub(crate) fn note_idle(&self, index: usize) {
         let tally = self.note(index, LoopStatus::Idle);
         self.close_if_over(tally);
     }
 
-    /// Loop `index` is about to take something in.
+    /// Records that loop `index` is about to take work.
     pub(crate) fn note_busy(&self, index: usize) {
         drop(self.note(index, LoopStatus::Busy));
     }
 
-    /// Loop `index` has ended; the drain of the others may be over.
+    /// Records that loop `index` has ended; the drain of the others may be over.
     pub(crate) fn ended(&self, index: usize) {
         self.note_leaving();
         let tally = self.note(index, LoopStatus::Ended);
         self.close_if_over(tally);
     }
 
-    /// A loop that drains with the group has found the deadline passed: all of them close.
+    /// Closes every loop that drains with the group: one of them has found the deadline passed.
     pub(crate) fn time_out(&self) {
         let _tally = self.tally.lock();
         let loops = self.members();
         let mut guards = lock_all(&loops);
-        // An idle group that is given no time at all has drained nevertheless. Loops that have not come to say so are
-        // asked by their books, which status still while nothing is live and nothing comes in.
+        // An idle group with a timeout of zero has drained nevertheless. Loops that have not reported yet are
+        // judged by their counters, which do not change while no task is live and none is accepted.
         let at_rest = |(one, guard): (&Arc<Shared>, &InboxGuard<'_>)| {
             one.is_at_rest() && guard.is_empty() && guard.gate().hooks.is_at_rest()
         };
@@ -124,7 +127,7 @@ impl GroupEnd {
         ring_all(&loops, rings);
     }
 
-    /// Asks every loop to end, in one step.
+    /// Requests the shutdown of every loop, in one step.
     pub(crate) fn request(&self, request: ShutdownRequest, now: Instant) {
         self.note_leaving();
         let loops = self.members();
@@ -134,7 +137,7 @@ impl GroupEnd {
             .map(|guard| Shared::ask(guard, request, now))
             .collect();
         drop(guards);
-        // The loops hear of it first: whoever waits for the request is foreign code, and may take its time.
+        // The loops are woken first: wakers of `ShutdownRequested` futures are user code, and may be slow.
         let asked: Vec<Asked> = loops
             .iter()
             .zip(asked)
@@ -143,12 +146,12 @@ impl GroupEnd {
                 asked
             })
             .collect();
-        // Loops that need a thread for their hooks come last: a factory may run one where it is called, and that one
-        // waits for its siblings.
+        // Loops that need a thread for their hooks come last: a factory may run a loop on this thread, and
+        // that loop waits for its siblings.
         let (hooked, others): (Vec<_>, Vec<_>) = loops
             .iter()
             .zip(asked)
-            .partition(|(_, asked)| matches!(asked, Asked::Unstarted));
+            .partition(|(_, asked)| matches!(asked, Asked::NeedsThread));
         for (one, asked) in others.into_iter().chain(hooked) {
             one.follow(asked);
         }
@@ -162,7 +165,7 @@ impl GroupEnd {
         tally
     }
 
-    /// Closes every loop that drains with the group, if none has anything to do.
+    /// Closes every loop that drains with the group, if no loop is busy, has mail or has a hook waiting.
     fn close_if_over(&self, tally: MutexGuard<'_, Tally>) {
         if tally.busy > 0 {
             return;
@@ -182,14 +185,14 @@ impl GroupEnd {
         ring_all(&loops, rings);
     }
 
-    /// The loops; all of them, for one that is gone has neither handles nor a group.
+    /// Returns the loops that still exist; one that was dropped has neither handles nor a group.
     fn members(&self) -> Vec<Arc<Shared>> {
         let loops = self.loops.get().map_or(&[][..], |loops| loops);
         loops.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-/// Takes the locks of all inboxes, in order.
+/// Locks all inboxes, in order.
 fn lock_all(loops: &[Arc<Shared>]) -> Vec<InboxGuard<'_>> {
     loops.iter().map(|one| one.inbox.lock()).collect()
 }

@@ -1,9 +1,9 @@
-//! The user's handle of a group: cheap to clone, and counted.
+//! The user's handle to a group: cheap to clone, and counted.
 //!
 //! - User handles share a [`HandleToken`]; dropping the last one *requests* a shutdown and never blocks or
 //!   joins, so it may happen anywhere, also on one of the group's own loops.
 //! - The loop threads own the core: it outlives the token until the last loop has ended.
-//! - A loop knows its group weakly, so there is no cycle.
+//! - A loop holds its group weakly, so there is no cycle.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::termination::TerminationFuture;
 /// A group of event loops: each one thread, each the home of its tasks.
 ///
 /// It is a handle: clones share the group. Dropping the last one requests a graceful shutdown with no
-/// quiet period and returns at once: what is queued still runs, but a task that waits, for a timer or
+/// quiet period and returns at once: queued tasks still run, but a task that waits, for a timer or
 /// for anything else, is cancelled as soon as its loop has nothing to run. To let tasks finish, call
 /// [`drain`](EventLoopGroup::drain) and wait for its future.
 ///
@@ -42,7 +42,7 @@ use crate::termination::TerminationFuture;
 /// for (n, handle) in handles.into_iter().enumerate() {
 ///     assert_eq!(group.block_on(handle).unwrap(), n * n);
 /// }
-/// let end = group.termination(); // asks for nothing
+/// let end = group.termination(); // requests nothing
 /// assert_eq!(group.shutdown_now().wait().completed(), 4);
 /// assert!(group.is_shutting_down() && group.is_shutdown() && group.is_terminated());
 /// assert_eq!(end.wait().completed(), 4);
@@ -51,7 +51,7 @@ use crate::termination::TerminationFuture;
 #[derive(Clone)]
 pub struct EventLoopGroup {
     core: Arc<GroupCore>,
-    /// Held for its drop.
+    /// Requests the shutdown when the last handle drops it.
     _token: Arc<HandleToken>,
 }
 
@@ -74,7 +74,7 @@ impl EventLoopGroup {
         &self.core
     }
 
-    /// Whether its loops wait in selectors.
+    /// Whether the loops have selectors.
     pub(crate) fn has_io(&self) -> bool {
         let mut loops = self.core.loops.iter();
         loops.all(|one| one.shared().port.table.is_some())
@@ -82,7 +82,7 @@ impl EventLoopGroup {
 
     /// Returns the loop that the chooser picks: the loops in turn, by default.
     ///
-    /// A loop that is shutting down alone is skipped while another one is not: turns go over the others.
+    /// A loop that is shutting down alone is skipped while another one is not.
     ///
     /// # Examples
     ///
@@ -115,8 +115,8 @@ impl EventLoopGroup {
     ///
     /// # Errors
     ///
-    /// The first error, naming the loop; loops that have started stay so, and all stay usable. A loop
-    /// that is shut down cannot be started any more: `BrokenPipe`.
+    /// The first error, naming the loop; loops that have started keep running, and all stay usable. A loop
+    /// that is shut down cannot be started: `BrokenPipe`.
     ///
     /// # Examples
     ///
@@ -124,7 +124,7 @@ impl EventLoopGroup {
     /// use loopgroup::{EventLoopGroup, LoopState};
     ///
     /// let group = EventLoopGroup::new(2)?;
-    /// group.start()?; // the first request will not have to wait for a thread
+    /// group.start()?; // the first submission need not wait for a thread
     /// assert!(group.loops().iter().all(|ev| ev.state() == LoopState::Started));
     /// # std::io::Result::Ok(())
     /// ```
@@ -143,9 +143,10 @@ impl EventLoopGroup {
         Ok(())
     }
 
-    /// Spawns a future on [`next`](EventLoopGroup::next), or on another loop that accepts if that one closes meanwhile.
+    /// Spawns a future on [`next`](EventLoopGroup::next), or on another loop that accepts if that one closes
+    /// meanwhile.
     ///
-    /// A refusal shows in the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
+    /// A refusal is reported by the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
     /// back. For a future that is not `Send` see [`spawn_with`](EventLoopGroup::spawn_with).
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -172,14 +173,14 @@ impl EventLoopGroup {
     {
         match self.core.loops.get(index) {
             Some(one) => one.spawn(future),
-            None => self.core.refuse_stray(future, Location::caller()),
+            None => self.core.refuse_no_such_loop(future, Location::caller()),
         }
     }
 
-    /// Makes a future on the next loop and runs it there; it need not be `Send`.
+    /// Creates a future on the next loop and runs it there; it need not be `Send`.
     ///
-    /// `init` travels to the loop and what the future returns travels back: both have to be `Send`. A
-    /// refusal shows in the handle.
+    /// `init` is sent to the loop and the output of the future is sent back: both must be `Send`. A refusal
+    /// is reported by the handle.
     ///
     /// # Examples
     ///
@@ -212,8 +213,8 @@ impl EventLoopGroup {
 
     /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
     ///
-    /// Another group, or another run of the program, may place the key elsewhere. The key stays with
-    /// its loop when that is shut down alone: then the handle resolves to a refusal.
+    /// Another group, or another run of the program, may assign the key to another loop. The key stays with
+    /// its loop even if that loop is shut down alone: then the handle resolves to a refusal.
     ///
     /// # Examples
     ///
@@ -239,7 +240,7 @@ impl EventLoopGroup {
 
     /// Returns the loop that `key` belongs to: the same one for the group's whole life.
     ///
-    /// For what is not a `Send` future: `group.loop_for(&key).spawn_with(..)`.
+    /// For a future that is not `Send`: `group.loop_for(&key).spawn_with(..)`.
     ///
     /// # Examples
     ///
@@ -257,7 +258,7 @@ impl EventLoopGroup {
         &self.core.loops[index]
     }
 
-    /// Spawns a future on the next loop, or hands it back.
+    /// Spawns a future on the next loop, or returns it.
     ///
     /// # Errors
     ///
@@ -339,13 +340,14 @@ impl EventLoopGroup {
         spawned.map_err(Refused::into_rejected)
     }
 
-    /// Ends the group gracefully: quiet period 2 s, timeout 15 s.
+    /// Shuts the group down gracefully: quiet period 2 s, timeout 15 s.
     ///
-    /// The loops go on to work and to accept until nothing has happened for the quiet period, or
-    /// nothing is left to do and nobody who could submit, or the timeout has passed. Each loop decides
-    /// for itself: one may end while a task on another one still wants to submit to it, and is refused.
+    /// The loops keep running and accepting until there was no activity for the quiet period, or no task
+    /// and no handle that could submit is left, or the timeout has passed. Each loop decides for itself:
+    /// one may end while a task on another loop still wants to submit to it, and refuse that task's work.
     ///
-    /// The first request sets the terms, later ones observe; [`shutdown_now`](EventLoopGroup::shutdown_now) shortens.
+    /// The first request sets the terms, later ones only observe;
+    /// [`shutdown_now`](EventLoopGroup::shutdown_now) shortens them.
     ///
     /// ```
     /// let report = loopgroup::EventLoopGroup::new(1)?.shutdown_gracefully().wait();
@@ -359,12 +361,12 @@ impl EventLoopGroup {
         })
     }
 
-    /// Ends the group gracefully, on these terms.
+    /// Shuts the group down gracefully, on these terms.
     ///
     /// A task that waits for longer than `quiet` is cancelled at its end; if handlers wait for slow
-    /// things, see [`drain`](EventLoopGroup::drain). `timeout` bounds the shutdown also against tasks
-    /// that never come to rest. Each loop is quiet for itself: one without work ends although tasks of
-    /// another may still want to submit to it, and refuses them. `drain` keeps all until the last is done.
+    /// operations, see [`drain`](EventLoopGroup::drain). `timeout` bounds the shutdown even if tasks keep
+    /// waking themselves. Each loop is quiet on its own: a loop without work ends although tasks of another
+    /// loop may still want to submit to it, and refuses them. `drain` keeps all loops until the last is done.
     ///
     /// # Errors
     ///
@@ -390,13 +392,14 @@ impl EventLoopGroup {
         Ok(self.request(terms::graceful(quiet, timeout)?))
     }
 
-    /// Ends the group when no task is live or queued any more on any of its loops, or at `timeout`.
+    /// Shuts the group down when no task is live or queued on any of its loops, or at `timeout`.
     ///
-    /// Tasks go on to run, to wait and to spawn; a loop without work of its own stays until the others
-    /// are done. They close in one step: what tasks and hooks of the group submit to a started loop is accepted to the last. (One that never ran ends at once, and [`next`](EventLoopGroup::next) passes it by.) A
-    /// task that would wait for ever should wait for
-    /// [`shutdown_requested`](crate::shutdown_requested) too; else it is cancelled at `timeout`. After
-    /// another request for shutdown this one changes nothing: the first sets the terms.
+    /// Tasks keep running, waiting and spawning; a loop without work of its own stays until the others are
+    /// done. The loops close in one step: work that tasks and hooks of the group submit to a started loop is
+    /// accepted until the end. (A loop that never ran ends at once, and [`next`](EventLoopGroup::next) skips
+    /// it.) A task that would wait for ever should also wait for
+    /// [`shutdown_requested`](crate::shutdown_requested); otherwise it is cancelled at `timeout`. After
+    /// another shutdown request this one changes nothing: the first sets the terms.
     ///
     /// # Examples
     ///
@@ -416,29 +419,30 @@ impl EventLoopGroup {
         self.request(ShutdownRequest::Drain { scope, timeout })
     }
 
-    /// Ends the group now: what has not completed is cancelled. Also shortens a shutdown under way.
+    /// Shuts the group down now: tasks that have not completed are cancelled. Also shortens a shutdown that
+    /// is under way.
     ///
-    /// When it has returned, nothing new is accepted. Shutdown hooks run all the same.
+    /// When it has returned, no new work is accepted. Shutdown hooks still run.
     pub fn shutdown_now(&self) -> TerminationFuture {
         self.request(ShutdownRequest::Now)
     }
 
-    /// Observes the end of the group without asking for it.
+    /// Observes the end of the group without requesting it.
     pub fn termination(&self) -> TerminationFuture {
         self.core.end.termination.future()
     }
 
-    /// Says whether a shutdown of every loop was requested.
+    /// Returns whether a shutdown of every loop was requested.
     pub fn is_shutting_down(&self) -> bool {
         self.all(LoopState::is_shutting_down)
     }
 
-    /// Says whether every loop refuses new work.
+    /// Returns whether every loop refuses new work.
     pub fn is_shutdown(&self) -> bool {
         self.all(LoopState::is_shutdown)
     }
 
-    /// Says whether every loop has ended.
+    /// Returns whether every loop has ended.
     pub fn is_terminated(&self) -> bool {
         self.all(LoopState::is_terminated)
     }
@@ -454,7 +458,7 @@ impl EventLoopGroup {
 }
 
 impl EventLoop {
-    /// Returns the loop's group; `None` once every handle of the group is gone.
+    /// Returns the loop's group; `None` once every handle of the group is dropped.
     ///
     /// # Examples
     ///
@@ -463,7 +467,7 @@ impl EventLoop {
     /// let ev = group.next().clone();
     /// assert_eq!(ev.parent().map(|group| group.len()), Some(2));
     /// drop(group);
-    /// assert!(ev.parent().is_none()); // a loop's handle keeps no group alive
+    /// assert!(ev.parent().is_none()); // a loop's handle does not keep the group alive
     /// # std::io::Result::Ok(())
     /// ```
     pub fn parent(&self) -> Option<EventLoopGroup> {

@@ -5,11 +5,11 @@
 //! use std::process::{Command, Stdio};
 //! use std::{fs::File, io::Read, os::fd::OwnedFd};
 //!
-//! // What a child process prints, without a thread that waits for it.
+//! // Reads the output of a child process without blocking a thread.
 //! let mut child = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
 //! let text = loopgroup::run(async {
-//!     let pipe = OwnedFd::from(child.stdout.take().expect("it is piped"));
-//!     let output = Registered::new(File::from(pipe))?; // which can be read through a shared reference
+//!     let pipe = OwnedFd::from(child.stdout.take().expect("stdout is piped"));
+//!     let output = Registered::new(File::from(pipe))?; // `File` can be read through `&File`
 //!     let (mut text, mut buf) = (Vec::new(), [0; 64]);
 //!     loop {
 //!         output.readable().await?;

@@ -1,9 +1,10 @@
-//! The place of a descriptor in the table of a loop, from the day it is watched to the day it is not.
+//! The registration of a descriptor with a loop, from its first wait to its end.
 //!
-//! - Somebody waits in the selector of that loop: its thread is started first.
-//! - Its end: out of the selector, out of the table, and whoever still waits is woken to look again.
-//! - The end of the loop is not the end of the descriptor: whoever waits for it on another loop, from then on, has it
-//!   registered there. On the loop that ends, waits fail.
+//! - The loop's thread is started before the registration: it has to wait in the selector.
+//! - At its end the descriptor is removed from the selector and from the table, and the tasks that still
+//!   wait for it are woken to check again.
+//! - The end of the loop is not the end of the descriptor: a later wait on another loop registers it there.
+//!   On the loop that ends, waits fail.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -16,20 +17,20 @@ use crate::reactor::source::Source;
 use crate::sync::{Arc, Ordering};
 
 impl Watched {
-    /// The source, if the descriptor is registered.
+    /// Returns the source, if the descriptor is registered.
     pub(crate) fn source(&self) -> Option<&Source> {
         // Acquire pairs with the Release in `enter`.
         let registered = self.registered.load(Ordering::Acquire);
         registered.then_some(&self.source)
     }
 
-    /// The loop that it is registered with.
+    /// Returns the loop that it is registered with.
     pub(crate) fn home(&self) -> Option<Arc<Shared>> {
-        let place = self.registration.lock();
-        place.as_ref().map(|place| Arc::clone(&place.home))
+        let registration = self.registration.lock();
+        registration.as_ref().map(|one| Arc::clone(&one.home))
     }
 
-    /// The source of a descriptor, which is registered with this thread's loop if it was not.
+    /// Returns the source, after registering the descriptor with this thread's loop if necessary.
     pub(crate) fn source_of(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
         if self.source().is_none() {
             self.register(&home()?, fd)?;
@@ -37,31 +38,33 @@ impl Watched {
         Ok(&self.source)
     }
 
-    /// Registers a descriptor whose loop has ended with that of this thread, if it is another one.
+    /// Registers a descriptor whose loop has ended with the loop of this thread, if that is another one.
     #[cold]
     pub(crate) fn move_on(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
         let Ok(home) = home() else {
             return Err(shut());
         };
         home.ensure_started().map_err(not_started)?;
-        let mut place = self.registration.lock();
-        let gone = place.as_ref().is_some_and(|place| place.home.is_closed());
-        let elsewhere = place
+        let mut registration = self.registration.lock();
+        let old_home_closed = registration
             .as_ref()
-            .is_some_and(|place| !Arc::ptr_eq(&place.home, &home));
-        if !(gone && elsewhere) {
-            // Somebody else has moved it by now, or there is nowhere to go.
+            .is_some_and(|one| one.home.is_closed());
+        let is_other_loop = registration
+            .as_ref()
+            .is_some_and(|one| !Arc::ptr_eq(&one.home, &home));
+        if !(old_home_closed && is_other_loop) {
+            // Another thread has moved it meanwhile, or this thread's loop is the one that has ended.
             return match self.source.is_shut() {
                 true => Err(shut()),
                 false => Ok(&self.source),
             };
         }
-        // Before the selector can report anything.
+        // Must precede the registration: from then on the selector may report readiness.
         self.source.reopen();
-        let entered = self.enter(&mut place, &home, fd);
-        drop(place);
+        let entered = self.enter(&mut registration, &home, fd);
+        drop(registration);
         if let Err(error) = entered {
-            // As it was: the next one may try another loop.
+            // Restores the previous state: the next wait may try another loop.
             let mut woken = Vec::new();
             self.source.shut(&mut woken);
             home.panics.wake_all(woken);
@@ -70,23 +73,24 @@ impl Watched {
         Ok(&self.source)
     }
 
-    /// Registers a descriptor, unless it is; perhaps another thread was first, with another loop.
+    /// Registers a descriptor with `home`, unless it is registered: another thread may have been faster, with
+    /// another loop.
     pub(crate) fn register(self: &Arc<Watched>, home: &Arc<Shared>, fd: RawFd) -> io::Result<()> {
         // A factory is user code: it is called before the lock is taken.
         if home.port.table.is_some() {
             home.ensure_started().map_err(not_started)?;
         }
-        let mut place = self.registration.lock();
-        if place.is_some() {
+        let mut registration = self.registration.lock();
+        if registration.is_some() {
             return Ok(());
         }
-        self.enter(&mut place, home, fd)
+        self.enter(&mut registration, home, fd)
     }
 
-    /// Takes a place in the table of a loop, with the old one held.
+    /// Registers the descriptor in the table of a loop; under the lock of the registration.
     fn enter(
         self: &Arc<Watched>,
-        place: &mut Option<Registration>,
+        registration: &mut Option<Registration>,
         home: &Arc<Shared>,
         fd: RawFd,
     ) -> io::Result<()> {
@@ -102,21 +106,21 @@ impl Watched {
             .ok_or_else(shut)?
             .map_err(unwatchable)?;
         let home = Arc::clone(home);
-        *place = Some(Registration { home, token });
+        *registration = Some(Registration { home, token });
         self.registered.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Ends its time in the table; the caller may close the descriptor then.
+    /// Removes the descriptor from the table; afterwards the caller may close it.
     pub(crate) fn end(&self) {
-        let place = self.registration.lock();
-        let Some((home, token)) = place
+        let registration = self.registration.lock();
+        let Some((home, token)) = registration
             .as_ref()
-            .map(|place| (Arc::clone(&place.home), place.token))
+            .map(|one| (Arc::clone(&one.home), one.token))
         else {
             return;
         };
-        drop(place);
+        drop(registration);
         if let Some(table) = &home.port.table {
             table.deregister(token);
         }
@@ -126,7 +130,7 @@ impl Watched {
     }
 }
 
-/// The loop that this thread's descriptors are registered with.
+/// Returns the loop that this thread's descriptors are registered with.
 fn home() -> io::Result<Arc<Shared>> {
     if let Some(shared) = context::with_local(|local| Arc::clone(&local.shared)) {
         return Ok(shared);
@@ -154,8 +158,8 @@ pub(crate) fn shut() -> io::Error {
     )
 }
 
-/// A loop that cannot start, as an error of a socket. Not `WouldBlock`, as the system may call it: whoever
-/// reads through a stream takes that for a wait, which nobody would end.
+/// Turns a failed start of a loop into a socket error. Never `WouldBlock`, which the system may report: a
+/// stream would take that for a pending read, which nothing would wake.
 #[cold]
 fn not_started(reason: RejectReason) -> io::Error {
     let error = io::Error::from(Rejected::new((), reason));
@@ -165,7 +169,7 @@ fn not_started(reason: RejectReason) -> io::Error {
     }
 }
 
-/// Says what a refusal of the selector mostly means.
+/// Adds the likely reason to an error of the selector.
 #[cold]
 fn unwatchable(error: io::Error) -> io::Error {
     let reason = match error.raw_os_error() {

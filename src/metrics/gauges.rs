@@ -1,18 +1,18 @@
-//! What a loop counts while it works.
+//! The counters of a running loop.
 //!
-//! - Each counter has one writer, the loop thread: a plain load and store, no read-modify-write; polls and wakes
-//!   are counted in cells and shown once per turn. What other threads do to a loop is counted by its inbox, under
-//!   the lock that they hold anyway.
-//! - Nothing here is needed for anything but a look from outside, so nothing here orders anything: readers see
-//!   values that are a little apart from each other, and that add up once the loop is at rest.
-//! - The clock is read for the times only, and only in groups that were built to measure them.
+//! - Each counter has one writer, the loop thread: a plain load and store, no read-modify-write. Polls and
+//!   wakes are counted in cells and published once per turn. Submissions and wakes by other threads are
+//!   counted by the inbox, under the lock that they hold anyway.
+//! - The counters are for observation only, so they order nothing: a reader may see values from slightly
+//!   different times, which add up once the loop is idle.
+//! - The clock is read only for times, and only in groups that were built to measure them.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::sync::{Ordering, plain};
 
-/// The counters; on a cache line of their own, away from what other threads write.
+/// The counters; on their own cache line, apart from data that other threads write.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Gauges {
@@ -24,8 +24,8 @@ pub(crate) struct Gauges {
     /// In nanoseconds.
     pub(crate) busy: Gauge,
     pub(crate) longest_poll: Gauge,
-    /// Tasks of other loops of the group that were woken here, by the index of their loop; made when the
-    /// first one is.
+    /// Tasks of other loops of the group that were woken here, by the index of their loop; allocated at the
+    /// first such wake.
     sent: OnceLock<Box<[Gauge]>>,
 }
 
@@ -36,12 +36,12 @@ impl Gauges {
         self.sent.get_or_init(make)[to].add(1);
     }
 
-    /// How many tasks of loop `to` were woken here.
+    /// Returns how many tasks of loop `to` were woken here.
     pub(crate) fn sent_to(&self, to: usize) -> u64 {
         self.sent.get().map_or(0, |sent| sent[to].get())
     }
 
-    /// Notes how long a poll took.
+    /// Records how long a poll took.
     pub(crate) fn polled(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.busy.add(nanos);
@@ -51,7 +51,7 @@ impl Gauges {
     }
 }
 
-/// A number that one thread writes at a time, and anybody reads.
+/// A number that one thread writes at a time, and any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge(plain::AtomicU64);
 

@@ -1,14 +1,14 @@
-//! The wait of a loop: for its bell, and for the descriptors in its table.
+//! Where a loop waits: for its bell, and for the descriptors in its table.
 //!
-//! - A loop waits in its driver and nowhere else: in `mio` when the group does I/O, on a parking
-//!   place when it does not.
-//! - A ring before the wait is remembered by the driver, so `sleeping → ring → wait` cannot hang.
-//! - `EINTR` is no event and no error.
-//! - Any other error, and 512 waits in a row that end early and with nothing, rebuild the reactor:
-//!   a new selector, a new bell, every descriptor registered again. Producers that still hold the old
-//!   bell rang for a loop that is awake by now, so nothing is lost. Three rebuilds in a row without
-//!   one good wait are a failure.
-//! - Whoever waits for a descriptor is handed out, to be woken by the loop with nothing held.
+//! - A loop waits in its driver and nowhere else: in `mio` if the group does I/O, otherwise in a
+//!   [`Parker`].
+//! - The driver remembers a ring before the wait, so `sleeping → ring → wait` cannot hang.
+//! - `EINTR` is neither an event nor an error.
+//! - Any other error, and 512 consecutive waits that end early and without events, rebuild the reactor:
+//!   a new selector, a new bell, every descriptor registered again. A producer that used the old bell
+//!   rang for a loop that is awake by now, so no ring is lost. Three consecutive rebuilds without a
+//!   good wait are a failure.
+//! - The wakers of tasks that wait for a descriptor are returned; the loop wakes them with no lock held.
 
 pub(crate) mod direction;
 pub(crate) mod source;
@@ -28,13 +28,11 @@ use crate::reactor::table::{BELL, Table};
 use crate::sync::{self, Arc, Mutex};
 use crate::trace;
 
-/// The token of the bell, which no descriptor can have.
-
-/// Waits in a row that may end early and with nothing; Netty's figure.
+/// Consecutive waits that may end early and without events; the same as Netty's.
 const PREMATURE_LIMIT: u32 = 512;
-/// Rebuilds in a row that may be tried.
+/// Consecutive rebuilds that may be tried.
 const REBUILD_LIMIT: u32 = 3;
-/// The longest single wait: far below what the selector's milliseconds can hold.
+/// The longest single wait: far below the range of the selector's milliseconds.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How a loop waits; loop thread only.
@@ -44,7 +42,7 @@ pub(crate) enum Driver {
     Park(Arc<Parker>),
 }
 
-/// What other threads reach of a driver.
+/// The part of a driver that other threads reach.
 #[derive(Debug)]
 pub(crate) struct Port<W> {
     pub(crate) bell: Doorbell,
@@ -53,10 +51,10 @@ pub(crate) struct Port<W> {
 }
 
 impl<W: Borrow<Source>> Port<W> {
-    /// Gives the descriptors back; hands out who waits.
+    /// Deregisters the descriptors; returns the wakers of the tasks that wait for them.
     ///
-    /// A loop that ran has closed its channels before. One that ends without a thread has not, and
-    /// counts as started a moment earlier: somebody may have come to wait there.
+    /// A loop that ran has closed its channels before. A loop that ends without a thread has not, and a
+    /// task on another loop may have registered a descriptor while it was starting.
     pub(crate) fn close(&self) -> Vec<Waker> {
         let mut woken = Vec::new();
         if let Some(table) = &self.table {
@@ -69,16 +67,16 @@ impl<W: Borrow<Source>> Port<W> {
     }
 }
 
-/// How other threads end the wait.
+/// How other threads end the wait of the loop.
 #[derive(Debug)]
 pub(crate) enum Doorbell {
-    /// `None` once the loop has ended: handles that stay keep no descriptor open.
+    /// `None` once the loop has ended: remaining handles keep no descriptor open.
     Io(Mutex<Option<mio::Waker>>),
     Park(Arc<Parker>),
 }
 
 impl Driver {
-    /// A driver with a selector.
+    /// Creates a driver with a selector.
     pub(crate) fn with_io<W: Borrow<Source>>() -> io::Result<(Driver, Port<W>)> {
         let (poll, waker) = selector()?;
         let table = Table::new(poll.registry().try_clone()?);
@@ -94,7 +92,7 @@ impl Driver {
         Ok((Driver::Io(reactor), port))
     }
 
-    /// A driver that only parks.
+    /// Creates a driver that only parks.
     pub(crate) fn without_io<W>() -> (Driver, Port<W>) {
         let parker = Arc::new(Parker::new());
         let port = Port {
@@ -104,8 +102,8 @@ impl Driver {
         (Driver::Park(parker), port)
     }
 
-    /// Waits for a ring or readiness, as long as `until` says at most; adds to `ready` whoever has
-    /// waited for what is ready.
+    /// Waits for a ring or readiness, until `until` at most; adds the wakers of tasks that waited for
+    /// what is ready to `ready`.
     pub(crate) fn wait<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
@@ -114,7 +112,7 @@ impl Driver {
     ) -> io::Result<()> {
         match self {
             Driver::Park(parker) => {
-                // In whole milliseconds, as the selector: a crowd of timers shares its wake-ups.
+                // Whole milliseconds, as in the selector, so that nearby timers share a wake-up.
                 parker.park(until.map(|until| round_up(until.left())));
                 Ok(())
             }
@@ -122,26 +120,26 @@ impl Driver {
         }
     }
 
-    /// Whether somebody has rung a loop that only parks.
+    /// Whether the bell of a loop that only parks was rung.
     pub(crate) fn was_rung(&self) -> bool {
         matches!(self, Driver::Park(parker) if parker.has_permit())
     }
 
-    /// Takes the ring, as a wait would.
+    /// Consumes the ring, as a wait would.
     pub(crate) fn forget_ring(&self) {
         if let Driver::Park(parker) = self {
             parker.park(Some(Duration::ZERO));
         }
     }
 
-    /// Takes what is ready now, without waiting.
+    /// Collects what is ready now, without waiting.
     pub(crate) fn poll_now<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         match self {
-            // Nothing but the bell can be ready, and a loop that looks is awake.
+            // Only the bell could be ready, and this loop is awake.
             Driver::Park(_) => Ok(()),
             Driver::Io(reactor) => reactor.turn(port, Some(Duration::ZERO), ready).map(drop),
         }
@@ -149,7 +147,7 @@ impl Driver {
 }
 
 impl Doorbell {
-    /// Ends the wait of the loop, or the next one if it does not wait.
+    /// Ends the wait of the loop, or the next one if it is not waiting.
     pub(crate) fn ring(&self) -> io::Result<()> {
         match self {
             Doorbell::Park(parker) => {
@@ -164,7 +162,7 @@ impl Doorbell {
     }
 }
 
-/// The end of a wait, with the clock reading that the loop has already taken.
+/// The deadline of a wait, with the clock reading that the loop has already taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitUntil {
     pub(crate) deadline: Instant,
@@ -172,7 +170,7 @@ pub(crate) struct WaitUntil {
 }
 
 impl WaitUntil {
-    /// The same end, with a new reading.
+    /// The same deadline, with a new reading.
     pub(crate) fn read_again(self) -> WaitUntil {
         WaitUntil {
             now: sync::now(),
@@ -185,7 +183,7 @@ impl WaitUntil {
     }
 }
 
-/// A selector and the memory of how well it works.
+/// A selector, and how well it has worked.
 #[derive(Debug)]
 pub(crate) struct Reactor {
     poll: Poll,
@@ -204,7 +202,7 @@ impl Reactor {
         let PollOutcome::Empty = self.turn(port, timeout, ready)? else {
             return Ok(());
         };
-        // The clock is read only when there is a suspicion.
+        // The clock is read only if the wait ended without events.
         let in_time = until
             .is_some_and(|until| timeout == Some(LONGEST_WAIT) || sync::now() >= until.deadline);
         match self.health.empty_wait(in_time) {
@@ -216,7 +214,7 @@ impl Reactor {
         }
     }
 
-    /// One call of the selector.
+    /// Calls the selector once.
     fn turn<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
@@ -227,7 +225,7 @@ impl Reactor {
             Ok(()) if self.events.is_empty() => Ok(PollOutcome::Empty),
             Ok(()) => {
                 self.health.good_wait();
-                // Most wake-ups are the bell alone: no need for the table's lock.
+                // Most wake-ups are only the bell: no need for the table's lock.
                 let bell_alone = self.events.iter().all(|event| event.token() == BELL);
                 if let (false, Some(table)) = (bell_alone, &port.table) {
                     table.report(&self.events, ready);
@@ -245,8 +243,8 @@ impl Reactor {
         }
     }
 
-    /// Replaces selector and bell, and registers every descriptor again: after an error, or without one,
-    /// after waits that ended early.
+    /// Replaces the selector and the bell, and registers every descriptor again: after an error, or after
+    /// waits that ended early.
     #[cold]
     fn rebuild<W: Borrow<Source>>(
         &mut self,
@@ -268,7 +266,7 @@ impl Reactor {
     }
 }
 
-/// What a call of the selector came back with.
+/// The outcome of a call of the selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PollOutcome {
     Events,
@@ -282,7 +280,7 @@ fn selector() -> io::Result<(Poll, mio::Waker)> {
     Ok((poll, waker))
 }
 
-/// What is to be done about a wait that ended with nothing.
+/// What to do about a wait that ended without events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HealthVerdict {
     Fine,
@@ -290,7 +288,7 @@ enum HealthVerdict {
     GiveUp,
 }
 
-/// How well the selector has worked of late.
+/// How well the selector has worked recently.
 #[derive(Debug, Default)]
 struct Health {
     premature: u32,
@@ -303,7 +301,7 @@ impl Health {
         self.rebuilds = 0;
     }
 
-    /// Notes a wait that ended with nothing.
+    /// Records a wait that ended without events; `in_time` if it did not end early.
     fn empty_wait(&mut self, in_time: bool) -> HealthVerdict {
         if in_time {
             self.good_wait();
@@ -384,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_closes_hands_out_who_waits() {
+    fn closing_a_port_returns_the_wakers_of_its_waiters() {
         let (_driver, port) = Driver::with_io::<Source>().unwrap();
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let source = Arc::new(Source::default());

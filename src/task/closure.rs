@@ -1,5 +1,5 @@
-//! A closure as a future that is ready when it is polled: closures and futures share one queue, one
-//! order and one book-keeping.
+//! A closure as a future that is ready at its first poll: closures and futures share one queue, one
+//! order and one bookkeeping.
 
 use std::future::Future;
 use std::pin::Pin;

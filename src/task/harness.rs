@@ -1,10 +1,10 @@
-//! What surrounds a user's future inside its task: it counts, and panics end here.
+//! The wrapper of a user's future inside its task: it counts the task and contains panics.
 //!
 //! - `Fresh → Running → Live → Ended`; a task is counted as begun once and as ended once.
-//! - The future is dropped by the harness, under `contain`: async-task would abort the process over
-//!   a panicking destructor. The same holds for the output, which [`Outcome`] drops.
-//! - The entry in the live table leaves it only once the future is gone.
-//! - Where a task stands takes the word that says whether its future is there: a task is small.
+//! - The future is dropped by the harness, under `contain`: async-task would abort the process if a
+//!   destructor panics. The same holds for the output, which [`Outcome`] drops.
+//! - The entry in the live table is removed only after the future is dropped.
+//! - The stage shares a word with the tag that says whether the future is present: a task is small.
 //!
 //! ```text
 //!   Fresh ──poll──▶ Running ──Pending──▶ Live(key) ──poll──▶ …
@@ -29,7 +29,7 @@ use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop};
 
 pin_project! {
-    /// The future of a task, with its book-keeping.
+    /// The future of a task, with its bookkeeping.
     pub(crate) struct Harness<F: Future> {
         #[pin]
         body: Body<F>,
@@ -55,7 +55,7 @@ pin_project! {
     }
 }
 
-/// Where a task stands that has not ended: a small number, to fit beside the tag of its [`Body`].
+/// The stage of a task that has not ended: 32 bits, to fit beside the tag of its [`Body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage(u32);
 
@@ -67,7 +67,10 @@ impl Stage {
 
     /// In the live table.
     fn live(key: LiveKey) -> Stage {
-        debug_assert!(key.0 < Stage::RUNNING.0, "so many do not fit in memory");
+        debug_assert!(
+            key.0 < Stage::RUNNING.0,
+            "so many tasks do not fit in memory"
+        );
         Stage(key.0)
     }
 }
@@ -83,7 +86,7 @@ impl<F: Future> Harness<F> {
         }
     }
 
-    /// Drops the future; the task ends as `end` unless that panics.
+    /// Drops the future; the task ends as `end`, or as panicked if the drop panics.
     fn end(self: Pin<&mut Self>, end: TaskEnd) -> Result<(), Payload> {
         let mut body = self.project().body;
         let BodyProjection::Present { stage, .. } = body.as_mut().project() else {
@@ -96,11 +99,11 @@ impl<F: Future> Harness<F> {
         } else {
             end
         };
-        stage.leave(end);
+        stage.record_end(end);
         dropped
     }
 
-    /// A task dropped before its end: cancelled.
+    /// Ends a task that is dropped before it has ended: cancelled.
     fn drop_unfinished(self: Pin<&mut Self>) {
         let location = self.location;
         if let Err(payload) = self.end(TaskEnd::Cancelled) {
@@ -108,7 +111,7 @@ impl<F: Future> Harness<F> {
         }
     }
 
-    /// A task whose future panicked, or panicked when it was dropped after its last poll: then there is a value.
+    /// Ends a task whose future panicked: in a poll, or, if there is a `value`, when it was dropped.
     #[cold]
     fn panicked(
         self: Pin<&mut Self>,
@@ -118,8 +121,8 @@ impl<F: Future> Harness<F> {
     ) -> Outcome<F::Output> {
         let location = self.location;
         let second = if value.is_some() {
-            stage.leave(TaskEnd::Panicked);
-            // The value goes the way of its task.
+            stage.record_end(TaskEnd::Panicked);
+            // The task has panicked, so its value is dropped.
             contain_drop(value)
         } else {
             self.end(TaskEnd::Panicked)
@@ -132,10 +135,10 @@ impl<F: Future> Harness<F> {
 }
 
 impl Stage {
-    /// Counts a task whose future is gone, and leaves the live table.
-    fn leave(self, end: TaskEnd) {
+    /// Counts the end of a task whose future is dropped, and removes it from the live table.
+    fn record_end(self, end: TaskEnd) {
         context::with_local(|local| match self {
-            // A refused task was never ours to count.
+            // A refused task was never counted.
             Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
             Stage::FRESH => {}
             Stage::RUNNING => local.shared.counters.end(end),
@@ -156,7 +159,7 @@ impl<F: Future> Future for Harness<F> {
         let mut before = Stage::RUNNING;
         let mut value = None;
         this_thread::note_own_waker(cx.waker());
-        // One fence for the poll and, if it was the last, for the drop of the future.
+        // One `contain` for the poll and, if it was the last, for the drop of the future.
         let polled = contain(|| {
             let BodyProjection::Present { stage, future } = body.as_mut().project() else {
                 unreachable!("async-task does not poll a finished future")
@@ -183,7 +186,7 @@ impl<F: Future> Future for Harness<F> {
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
-                before.leave(TaskEnd::Completed);
+                before.record_end(TaskEnd::Completed);
                 Poll::Ready(Outcome::value(value))
             }
             (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
@@ -191,11 +194,11 @@ impl<F: Future> Future for Harness<F> {
     }
 }
 
-/// The output of a task: a value, or a panic that is reported if nobody joins it.
+/// The output of a task: a value, or a panic that is reported if it is not joined.
 ///
-/// async-task drops an output that nobody takes, and aborts if that panics: hence the guard here.
+/// async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
 pub(crate) struct Outcome<T> {
-    /// `None` once it is handed out, and after a panic.
+    /// `None` once it is taken, and after a panic.
     value: Option<T>,
     panic: Option<Box<Unjoined>>,
 }
@@ -225,18 +228,18 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Hands the result to the one who joins; not by value, which would move what was just written.
+    /// Takes the result, for a join; by reference, since moving `self` would copy the value once more.
     pub(crate) fn join(&mut self) -> Result<T, (Payload, &'static Location<'static>)> {
         match self.panic.take() {
             None => Ok(self.value.take().expect("an outcome is joined once")),
             Some(mut unjoined) => {
-                let payload = unjoined.payload.take().expect("it is still there");
+                let payload = unjoined.payload.take().expect("the payload is taken once");
                 Err((payload, unjoined.location))
             }
         }
     }
 
-    /// Hands out the value, for one who does not want to hear of a panic: that is reported.
+    /// Takes the value, if any; a panic is reported.
     pub(crate) fn value_or_report(mut self) -> Option<T> {
         self.value.take()
     }
@@ -252,7 +255,7 @@ impl<T> Drop for Outcome<T> {
     }
 }
 
-/// A panic on its way to the handle of its task; reported when it is dropped without being joined.
+/// A panic that was not joined yet; reported when it is dropped.
 pub(crate) struct Unjoined {
     payload: Option<Payload>,
     location: &'static Location<'static>,

@@ -1,6 +1,6 @@
-//! A future that is made by its own task, in its first poll.
+//! A future that is created by its own task, in its first poll.
 //!
-//! The closure that makes it is user code: it runs in the turn of its task, and what it panics with is the task's.
+//! The closure that creates it is user code: it runs inside the task, and its panic is the task's.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 pin_project! {
-    /// The closure, and then the future.
+    /// The closure, then the future.
     #[project = LazyProjection]
     pub(crate) enum Lazy<I, F> {
         Init { init: Option<I> },
@@ -38,7 +38,7 @@ where
         }
         match self.project() {
             LazyProjection::Made { future } => future.poll(cx),
-            LazyProjection::Init { .. } => unreachable!("it was made a few lines ago"),
+            LazyProjection::Init { .. } => unreachable!("the future was created above"),
         }
     }
 }

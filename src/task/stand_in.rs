@@ -1,11 +1,10 @@
-//! A future that cannot be sent, driven by a task that can: `spawn_with`.
+//! A future that is not `Send`, driven by a task that is: `spawn_with`.
 //!
-//! - The task carries `init` to the loop; there it makes the future and leaves it in the loop's arena.
-//!   What travels is a closure first and a key afterwards, both `Send`.
-//! - Task and future are one: dropping the task drops the future at once, on the loop, so a
-//!   `cancel()` that has resolved means that the future is gone. (A task that awaited a second, local
-//!   task would resolve too early.)
-//! - The future is out of the arena while it is polled or dropped: no borrow is held.
+//! - The task carries `init` to the loop; there it creates the future and stores it in the loop's arena.
+//!   The task holds a closure first and a key afterwards, both `Send`.
+//! - Dropping the task drops the future at once, on the loop, so once `cancel()` has resolved the future
+//!   is dropped. (A task that awaited a second, local task would resolve too early.)
+//! - The future is taken out of the arena while it is polled or dropped: no borrow is held.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -16,17 +15,18 @@ use crate::event_loop::arena::{ArenaKey, Visit};
 use crate::event_loop::context;
 use crate::unwind::contain;
 
-/// The sendable stand-in of a future of type `F`.
+/// The `Send` stand-in for a future of type `F`.
 pub(crate) struct StandIn<I, F> {
     state: StandInState<I>,
-    /// Made, polled and dropped on the loop only: the stand-in does not own an `F` that it could
-    /// carry elsewhere.
+    /// The future is created, polled and dropped on the loop only: the stand-in never owns an `F`, so it
+    /// is `Send` even if `F` is not.
     future: PhantomData<fn() -> F>,
 }
 
 enum StandInState<I> {
     New(I),
-    Home(ArenaKey),
+    /// The future is in the loop's arena.
+    Stored(ArenaKey),
     Done,
 }
 
@@ -39,7 +39,7 @@ impl<I, F> StandIn<I, F> {
     }
 }
 
-// Neither a closure that is moved out nor a key is ever pinned.
+// Neither the closure, which is moved out, nor the key is ever pinned.
 impl<I, F> Unpin for StandIn<I, F> {}
 
 impl<I, F> Future for StandIn<I, F>
@@ -56,21 +56,21 @@ where
                 let future: Pin<Box<F>> = Box::pin(init());
                 local.arena.borrow_mut().insert(Box::new(future))
             }
-            StandInState::Home(key) => key,
+            StandInState::Stored(key) => key,
             StandInState::Done => unreachable!("a finished future is not polled"),
         };
-        self.state = StandInState::Home(key);
+        self.state = StandInState::Stored(key);
         let visit = local.arena.borrow_mut().take(key);
         let Visit::Value(mut value) = visit else {
             unreachable!("the arena keeps a future until its task is done")
         };
         let future = value
             .downcast_mut::<Pin<Box<F>>>()
-            .expect("the key leads to what it was made for");
+            .expect("the key identifies a future of this type");
         let polled = contain(|| future.as_mut().poll(cx));
-        // Back first, also after a panic: the future is dropped by `drop`, not while unwinding.
-        let homeless = local.arena.borrow_mut().give_back(key, value);
-        debug_assert!(homeless.is_none(), "nobody else gives this place up");
+        // Put back first, also after a panic: the future is dropped by `drop`, not while unwinding.
+        let orphan = local.arena.borrow_mut().give_back(key, value);
+        debug_assert!(orphan.is_none(), "only the drop removes the slot");
         match polled {
             Ok(poll) => poll,
             Err(payload) => std::panic::resume_unwind(payload),
@@ -80,7 +80,7 @@ where
 
 impl<I, F> Drop for StandIn<I, F> {
     fn drop(&mut self) {
-        if let StandInState::Home(key) = self.state {
+        if let StandInState::Stored(key) = self.state {
             let future = context::with_local(|local| local.arena.borrow_mut().remove(key));
             drop(future);
         }

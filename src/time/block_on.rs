@@ -1,14 +1,14 @@
 //! The timers of a thread that is not a loop: `block_on` fires them while it waits.
 //!
-//! - Timers are armed only inside `block_on`. Nested calls share one queue; the innermost one fires for all of
-//!   them.
-//! - When the outermost call returns and a timer is still armed, it was carried away: the home is given up,
-//!   with its id. So the timer is armed nowhere, and is not taken for one that has fired. A home without
-//!   timers is kept for the next call; meanwhile it takes no letters.
-//! - What happened to its timers on other threads is in a letterbox, which is emptied before each wait, and
-//!   while timers are armed once it is crowded. The bell is hung there in time, so a letter either is seen or
-//!   rings.
-//! - While thread-locals are destroyed there may be no timers any more; `block_on` goes on without.
+//! - Timers are armed only inside `block_on`. Nested calls share one queue; the innermost one fires the
+//!   timers of all.
+//! - If a timer is still armed when the outermost call returns, it was moved to another thread: the home is
+//!   dropped, with its id. So the timer is armed nowhere, and is not mistaken for one that has fired. A home
+//!   without timers is kept for the next call; until then its letterbox is closed.
+//! - Drops and resets of its timers on other threads are in a [`Letterbox`], which is emptied before each
+//!   wait, and when a timer is armed while it holds many letters. The parker is set before the letterbox is
+//!   emptied, so a letter is either seen or unparks the thread.
+//! - While thread-locals are destroyed there may be no home; `block_on` then works without timers.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,32 +21,33 @@ use crate::sync::{self, Arc, Mutex, Ordering, plain, thread_local};
 use crate::time::queue::TimerKey;
 use crate::time::timers::{Away, HomeId, TimerHome, Timers};
 
-/// So many letters are worth collecting although the thread does not wait.
-const MANY_LETTERS: usize = 64;
+/// With this many letters they are collected although the thread does not wait.
+const COLLECT_THRESHOLD: usize = 64;
 
 thread_local! {
-    /// Cloned by whoever calls foreign code, so that no borrow is alive then.
+    /// Cloned before user code is called, so that no borrow is held then.
     static HOME: RefCell<Option<Rc<Home>>> = const { RefCell::new(None) };
-    /// How many `block_on`s this thread is inside of.
+    /// How many calls of `block_on` this thread is inside of.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
+/// The timers of a thread that is not a loop.
 struct Home {
     timers: Timers,
     letters: Arc<Letterbox>,
-    /// Whether the letterbox is: this thread is inside `block_on`, and has armed a timer there.
+    /// Whether the letterbox is open: this thread is inside `block_on`, and has armed a timer there.
     open: Cell<bool>,
 }
 
 impl Home {
-    /// The home of this thread, if it is one.
+    /// Returns the home of this thread, if it has one.
     fn current() -> Option<Rc<Home>> {
         HOME.try_with(|home| home.borrow().clone()).ok().flatten()
     }
 
-    /// Makes this thread a home; `None` while thread-locals are destroyed.
+    /// Creates the home of this thread; `None` while thread-locals are destroyed.
     #[cold]
-    fn found() -> Option<Rc<Home>> {
+    fn create() -> Option<Rc<Home>> {
         let letters = Arc::<Letterbox>::default();
         let home = Rc::new(Home {
             timers: Timers::new(
@@ -61,7 +62,7 @@ impl Home {
         Some(home)
     }
 
-    /// Removes the timers that were dropped or reset elsewhere.
+    /// Removes the timers that were dropped or reset on other threads.
     fn collect(&self) {
         for (key, away) in self.letters.take() {
             let waker = self.timers.cancel(key);
@@ -73,16 +74,16 @@ impl Home {
         }
     }
 
-    /// Makes it ready for a timer.
-    fn enter(&self) {
+    /// Prepares the home for a timer to be armed.
+    fn prepare(&self) {
         if !self.open.replace(true) {
             self.letters.open();
-        } else if self.letters.is_long() {
+        } else if self.letters.has_many() {
             self.collect();
         }
     }
 
-    /// Ends the time inside `block_on`; `false` if timers are left.
+    /// Closes the home when the outermost `block_on` returns; `false` if timers are left.
     fn close(&self) -> bool {
         if !self.open.get() {
             return true;
@@ -96,9 +97,9 @@ impl Home {
         true
     }
 
-    /// Fires what is due; returns the next deadline, if there is one.
+    /// Fires due timers; returns the next deadline, if there is one.
     fn fire(&self, parker: &Arc<Parker>) -> Option<Instant> {
-        self.letters.hang_bell(parker);
+        self.letters.set_parker(parker);
         self.collect();
         if self.timers.is_empty() {
             return None;
@@ -106,8 +107,8 @@ impl Home {
         let now = sync::now();
         let mut woken = Vec::with_capacity(1);
         loop {
-            // On the caller's own thread: a panic of a foreign waker is the caller's. One at a time, so
-            // that it leaves the others where they are.
+            // On the caller's own thread: a panic of a waker unwinds to the caller. One at a time, so that
+            // the other timers stay armed then.
             self.timers.collect_due(now, 1, &mut woken);
             match woken.pop() {
                 Some(waker) => waker.wake(),
@@ -120,79 +121,79 @@ impl Home {
 impl Drop for Home {
     fn drop(&mut self) {
         self.timers.home().deregister();
-        // As at the end of a loop: who carried a timer away arms it where it is now.
+        // As at the end of a loop: a task that waits for a timer on another thread arms it there.
         PanicReporter::STDERR.wake_all(self.timers.clear());
     }
 }
 
-/// What a thread is told about its timers.
+/// What other threads did to the timers of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Letterbox {
-    inside: Mutex<Letters>,
-    /// How many letters there are. Written under the lock, read without: a hint.
+    state: Mutex<LetterboxState>,
+    /// The number of letters. Written under the lock, read without it: a hint.
     count: plain::AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
-    /// Whether timers can be armed; else a letter is about one that has fired.
+struct LetterboxState {
+    /// Whether timers can be armed; if not, a letter is about a timer that has fired.
     open: bool,
     letters: Vec<(TimerKey, Away)>,
-    /// Of the `block_on` that waits, or that waited last.
-    bell: Option<Arc<Parker>>,
+    /// The parker of the `block_on` that waits, or that waited last.
+    parker: Option<Arc<Parker>>,
 }
 
 impl TimerHome for Letterbox {
     fn notify(&self, key: TimerKey, away: Away) {
-        let mut inside = self.inside.lock();
-        if !inside.open {
+        let mut state = self.state.lock();
+        if !state.open {
             return;
         }
-        // Whoever left the first letter has rung: all are taken out before the next wait.
-        let bell = inside.letters.is_empty().then(|| inside.bell.clone());
-        inside.letters.push((key, away));
-        self.count.store(inside.letters.len(), Ordering::Relaxed);
-        drop(inside);
-        if let Some(bell) = bell.flatten() {
-            bell.unpark();
+        // Only the first letter unparks: all letters are taken before the next wait.
+        let parker = state.letters.is_empty().then(|| state.parker.clone());
+        state.letters.push((key, away));
+        self.count.store(state.letters.len(), Ordering::Relaxed);
+        drop(state);
+        if let Some(parker) = parker.flatten() {
+            parker.unpark();
         }
     }
 }
 
 impl Letterbox {
     pub(super) fn open(&self) {
-        self.inside.lock().open = true;
+        self.state.lock().open = true;
     }
 
-    /// Takes no more letters, with no timer armed: what has come is about timers that have fired.
+    /// Closes the letterbox while no timer is armed: the letters inside are about timers that have fired.
     fn close(&self) {
-        let closed = std::mem::take(&mut *self.inside.lock());
+        let closed = std::mem::take(&mut *self.state.lock());
         drop(closed);
     }
 
-    fn hang_bell(&self, parker: &Arc<Parker>) {
-        let mut inside = self.inside.lock();
-        if !inside
-            .bell
+    fn set_parker(&self, parker: &Arc<Parker>) {
+        let mut state = self.state.lock();
+        if !state
+            .parker
             .as_ref()
-            .is_some_and(|bell| Arc::ptr_eq(bell, parker))
+            .is_some_and(|current| Arc::ptr_eq(current, parker))
         {
-            inside.bell = Some(Arc::clone(parker));
+            state.parker = Some(Arc::clone(parker));
         }
     }
 
-    fn is_long(&self) -> bool {
-        self.count.load(Ordering::Relaxed) >= MANY_LETTERS
+    fn has_many(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= COLLECT_THRESHOLD
     }
 
     pub(super) fn take(&self) -> Vec<(TimerKey, Away)> {
-        let mut inside = self.inside.lock();
+        let mut state = self.state.lock();
         self.count.store(0, Ordering::Relaxed);
-        std::mem::take(&mut inside.letters)
+        std::mem::take(&mut state.letters)
     }
 }
 
-/// Counts a `block_on` of this thread.
+/// A call of `block_on` on this thread; counted.
 #[derive(Debug)]
 pub(crate) struct Waiting(());
 
@@ -202,8 +203,8 @@ impl Waiting {
         Waiting(())
     }
 
-    /// Fires what is due, for a `block_on` that waits on `parker`; returns the next deadline, if there
-    /// is one.
+    /// Fires due timers, for a `block_on` that waits on `parker`; returns the next deadline, if there is
+    /// one.
     pub(crate) fn fire(&self, parker: &Arc<Parker>) -> Option<Instant> {
         Home::current()?.fire(parker)
     }
@@ -216,7 +217,7 @@ impl Drop for Waiting {
             return;
         }
         if let Some(home) = Home::current() {
-            // Foreign code, which may call `block_on` in its turn: no borrow is held.
+            // Calls wakers, which are user code and may call `block_on` themselves: no borrow is held.
             if !home.close() {
                 drop(HOME.try_with(RefCell::take));
             }
@@ -229,7 +230,7 @@ pub(super) fn is_inside() -> bool {
     DEPTH.get() > 0
 }
 
-/// Reads the clock that the timers of this thread go by: inside `block_on` only.
+/// Reads the clock of this thread's timers: inside `block_on` only.
 pub(super) fn read_clock() -> Option<Instant> {
     if !is_inside() {
         return None;
@@ -243,22 +244,22 @@ pub(super) fn read_clock() -> Option<Instant> {
     Some(now)
 }
 
-/// The timers of this thread, to arm one: inside `block_on` only.
-pub(super) fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
+/// Calls `f` with the timers of this thread, to arm one: inside `block_on` only.
+pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
     if !is_inside() {
         return None;
     }
-    let home = Home::current().or_else(Home::found)?;
-    home.enter();
-    Some(look(&home.timers))
+    let home = Home::current().or_else(Home::create)?;
+    home.prepare();
+    Some(f(&home.timers))
 }
 
-/// The timers of this thread, if they are `home`.
-pub(super) fn at<R>(home: HomeId, look: impl FnOnce(&Timers) -> R) -> Option<R> {
+/// Calls `f` with the timers of this thread, if its home is `home`.
+pub(super) fn at<R>(home: HomeId, f: impl FnOnce(&Timers) -> R) -> Option<R> {
     HOME.try_with(|here| {
         let here = here.borrow();
         let timers = &here.as_deref()?.timers;
-        (timers.home() == home).then(|| look(timers))
+        (timers.home() == home).then(|| f(timers))
     })
     .ok()
     .flatten()

@@ -1,4 +1,4 @@
-//! The timers and the clock of the current thread: of its loop, or of its `block_on`.
+//! The timers and the clock of the current thread: those of its loop, or of its `block_on`.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::time::timers::{HomeId, Timers};
 /// Reads the clock of the current loop: the system's, or that of a
 /// [`TestLoop`](crate::testing::TestLoop).
 ///
-/// A thread that is no loop reads the system's clock inside [`block_on`](crate::block_on). Elsewhere it reads that
-/// of the test loop that it made last, while one lives.
+/// A thread that is not a loop reads the system's clock inside [`block_on`](crate::block_on). Otherwise it
+/// reads the clock of the test loop that it created last, while one exists, and else the system's.
 ///
-/// Code that asks here instead of [`Instant::now`] can be tested in virtual time.
+/// Code that calls this instead of [`Instant::now`] can be tested in virtual time.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ pub fn now() -> Instant {
         .unwrap_or_else(sync::now)
 }
 
-/// The clock that [`now`] reads.
+/// Returns the clock that [`now`] reads.
 pub(super) fn clock_here() -> Clock {
     let outside = || {
         let test = clock::of_test().filter(|_| !block_on::is_inside());
@@ -53,19 +53,19 @@ pub(crate) fn has_timers() -> bool {
     here(|_| ()).is_some()
 }
 
-/// The timers of this thread, to arm one; `look` must not call foreign code.
-pub(super) fn here<R>(look: impl FnOnce(&Timers) -> R) -> Option<R> {
+/// Calls `f` with the timers of this thread, to arm one; `f` must not call user code.
+pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
     if this_thread::is_loop() {
-        context::with_local(|local| look(&local.timers))
+        context::with_local(|local| f(&local.timers))
     } else {
-        block_on::here(look)
+        block_on::here(f)
     }
 }
 
-/// The timers of this thread, if they are `home`; `look` must not call foreign code.
-pub(super) fn at<R>(home: HomeId, look: impl FnOnce(&Timers) -> R) -> Option<R> {
-    let mut look = Some(look);
-    let mut once = |timers: &Timers| (look.take().expect("called once"))(timers);
+/// Calls `f` with the timers of this thread, if its home is `home`; `f` must not call user code.
+pub(super) fn at<R>(home: HomeId, f: impl FnOnce(&Timers) -> R) -> Option<R> {
+    let mut f = Some(f);
+    let mut once = |timers: &Timers| (f.take().expect("called once"))(timers);
     context::with_local(|local| (local.timers.home() == home).then(|| once(&local.timers)))
         .flatten()
         .or_else(|| block_on::at(home, &mut once))

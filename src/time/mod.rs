@@ -1,16 +1,17 @@
 //! Time: sleeping, intervals, timeouts.
 //!
 //! A timer lives on the loop that polls it, in a queue of that loop: arming and cancelling it there
-//! takes no lock. It never fires early. A loop that waits for it fires it a millisecond late at most,
-//! for waits are in whole milliseconds; a busy one fires it after the slice of tasks that it is
-//! running, and the task that it wakes goes behind those that are queued. A deadline that has passed is ready at the
-//! poll; that costs budget, so a task that sleeps for no time again and again lets others in. Dropping a timer frees it at
-//! once, or soon when it is dropped on another thread. Timers also work in [`run`](crate::run) and
-//! [`block_on`](crate::block_on), not in tasks of other runtimes.
+//! takes no lock. It never fires early, and it is late by at most 1 ms plus the task that is running: an
+//! idle loop waits in whole milliseconds, and a busy one stops at the deadline, with the task that is
+//! running then, and runs the task that the timer wakes ahead of its queue. A sleep whose deadline has
+//! passed is ready when it is polled; that costs budget, so a task that keeps sleeping for no time yields
+//! to other tasks. Dropping a timer frees it at once, or soon if it is dropped on another thread. Timers
+//! also work in [`run`](crate::run) and [`block_on`](crate::block_on), but not in tasks of other runtimes.
 //!
-//! A timer that is carried to another thread moves there when it is polled there. Until then it fires where it
-//! was polled last: on a loop in any case, on a thread while that is inside `block_on`. When that loop ends, or
-//! the thread's outermost `block_on` returns, whoever waits for the timer is woken to poll it again.
+//! A timer that is moved to another thread is armed there when it is polled there. Until then it fires on
+//! the thread that polled it last: on a loop always, on another thread while that is inside `block_on`. When
+//! that loop ends, or the thread's outermost `block_on` returns, the task that waits for the timer is woken
+//! to poll it again.
 //!
 //! To run a closure later, see [`EventLoop::schedule`](crate::EventLoop::schedule).
 //!
@@ -22,7 +23,7 @@
 //! let task = group.spawn(async {
 //!     sleep(Duration::from_millis(1)).await;
 //!     let mut ticks = interval(Duration::from_millis(1));
-//!     ticks.tick().await; // the first tick comes at once
+//!     ticks.tick().await; // the first tick is immediate
 //!     ticks.tick().await;
 //!     timeout(Duration::from_millis(1), std::future::pending::<()>()).await
 //! });

@@ -1,14 +1,15 @@
 //! The timers of one thread: of a loop, or of a thread inside `block_on`.
 //!
-//! - Arming, moving and cancelling at home touch a plain queue: no lock, no atomic.
-//! - A timer knows its home by a number. Only who drops or resets a timer elsewhere looks the number
-//!   up, in a registry under a lock, and leaves the key there for its home to remove soon.
-//! - Deadlines are nanoseconds since the thread's own zero; they saturate, and a timer fires only when
-//!   the clock that was read has reached its deadline.
-//! - Whether a deadline has passed is judged by the last reading of the clock, which is free. Only a test's
-//!   clock is read anew: it stands still between two polls.
-//! - Wakers are foreign code: they are handed out, and cloned, woken and dropped with no borrow held.
-//! - When the thread ends as a home, whoever waits for a timer that was carried away is woken to arm it anew.
+//! - Arming, resetting and cancelling on the home thread use a plain queue: no lock, no atomic.
+//! - A timer holds the [`HomeId`] of its home. Only a drop or reset on another thread looks the id up, in a
+//!   registry under a lock, and notifies the home, which removes the timer soon.
+//! - Deadlines are nanoseconds since the thread's own zero; they saturate, and a timer fires only when a
+//!   reading of the clock has reached its deadline.
+//! - Whether a deadline has passed is judged by the last reading of the clock, which costs nothing. Only a
+//!   virtual clock is read anew: it does not advance between two polls.
+//! - Wakers are user code: they are cloned, woken and dropped with no borrow held.
+//! - When the thread is no longer a home, tasks that wait for a timer that was moved to another thread are
+//!   woken to arm it again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use crate::clock::Clock;
 use crate::sync::{Ordering, Weak, plain};
 use crate::time::queue::{Queue, TimerKey};
 
-/// Never, and what a queue cannot tell from it: 584 years.
+/// No deadline, or one beyond the range of a `u64`: 584 years.
 const NEVER: u64 = u64::MAX;
 
 /// The timers of this thread.
@@ -28,43 +29,44 @@ pub(crate) struct Timers {
     clock: Clock,
     zero: Instant,
     queue: RefCell<Queue<Entry>>,
-    /// The last reading of the clock on this thread that these timers know of.
+    /// The latest reading of the clock that was noted here.
     now: Cell<Instant>,
-    /// The deadline that the loop knows to be the next one.
-    known: Cell<u64>,
-    /// An earlier one has come since.
-    news: Cell<bool>,
-    /// Tasks that the loop runs before it looks at the clock again, and how many of them are left.
-    planned: Cell<u32>,
-    left: Cell<u32>,
+    /// The earliest deadline that the loop was given, or that was armed since.
+    watched: Cell<u64>,
+    /// An earlier deadline was armed since the loop called `watch`.
+    has_earlier: Cell<bool>,
+    /// The number of tasks between two readings of the clock by the loop.
+    stride: Cell<u32>,
+    /// How many tasks of the stride are left.
+    stride_left: Cell<u32>,
 }
 
-/// What a timer does when it fires.
+/// An armed timer.
 #[derive(Debug)]
 struct Entry {
     waker: Waker,
     kind: TimerKind,
 }
 
-/// Whose timer it is: what a shutdown does to it, and whether it waits for its turn.
+/// The kind of a timer: what a shutdown does to it, and whether it fires if it is already due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerKind {
-    /// A future's own. A shutdown leaves it alone. It is ready at the poll when its deadline has passed.
+    /// The timer of a `Sleep`. A shutdown does not affect it. If its deadline has passed, the poll is ready.
     Sleep,
-    /// A scheduled closure's. The start of a shutdown cancels it. It is armed in any case, and fires with the due
-    /// timers of a turn: a closure that is always late lets others in.
+    /// The timer of a scheduled closure. The start of a shutdown cancels it. It is always armed, and fires
+    /// with the due timers of a turn: a closure that is always late does not starve other tasks.
     Scheduled,
 }
 
-/// Names the thread that a timer is armed on.
+/// Identifies the thread that a timer is armed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HomeId(u64);
 
-/// What became of an armed timer.
+/// The state of an armed timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Armed {
     Waiting,
-    /// Waiting, with a waker that is out of date.
+    /// Waiting, with an outdated waker.
     Stale,
     /// Waiting, although its deadline has passed.
     Due,
@@ -80,10 +82,10 @@ impl Timers {
             zero,
             queue: RefCell::new(Queue::new()),
             now: Cell::new(zero),
-            known: Cell::new(NEVER),
-            news: Cell::new(false),
-            planned: Cell::new(0),
-            left: Cell::new(0),
+            watched: Cell::new(NEVER),
+            has_earlier: Cell::new(false),
+            stride: Cell::new(0),
+            stride_left: Cell::new(0),
         }
     }
 
@@ -91,7 +93,7 @@ impl Timers {
         self.home
     }
 
-    /// The clock that these timers go by.
+    /// Returns the clock of these timers.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -103,14 +105,14 @@ impl Timers {
         now
     }
 
-    /// Notes a reading of the clock.
+    /// Records a reading of the clock.
     pub(crate) fn note(&self, now: Instant) {
         if now > self.now.get() {
             self.now.set(now);
         }
     }
 
-    /// Whether a timer is ready without being fired: its deadline has passed, as far as this thread knows.
+    /// Whether a timer is ready without being fired: its deadline has passed by the last reading.
     pub(crate) fn is_over(&self, deadline: Option<Instant>, kind: TimerKind) -> bool {
         let now = match &self.clock {
             Clock::System => self.now.get(),
@@ -119,16 +121,16 @@ impl Timers {
         kind == TimerKind::Sleep && deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Arms a timer. One that is due fires when the due ones are collected next.
-    #[inline(never)] // One copy is enough, and keeps the poll small.
+    /// Arms a timer. One that is already due fires when due timers are collected next.
+    #[inline(never)] // Keeps the poll of `Sleep` small.
     pub(crate) fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: TimerKind) -> TimerKey {
         let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
         let entry = Entry { waker, kind };
-        self.heed(deadline);
+        self.note_deadline(deadline);
         self.queue.borrow_mut().insert(deadline, entry)
     }
 
-    /// Looks at a timer that is to wake `waker`.
+    /// Returns the state of a timer that is to wake `waker`.
     pub(crate) fn state_of(&self, key: TimerKey, waker: &Waker) -> Armed {
         match self.queue.borrow_mut().get_mut(key) {
             None => Armed::Fired,
@@ -137,7 +139,7 @@ impl Timers {
         }
     }
 
-    /// Has a timer wake `waker` instead; returns the one that is not needed any more.
+    /// Replaces the waker of a timer; returns the waker that is no longer needed.
     pub(crate) fn replace(&self, key: TimerKey, waker: Waker) -> Waker {
         match self.queue.borrow_mut().get_mut(key) {
             Some(entry) => std::mem::replace(&mut entry.waker, waker),
@@ -145,60 +147,62 @@ impl Timers {
         }
     }
 
-    /// Heeds a deadline that may be the next one.
+    /// Records a deadline that may be the earliest.
     #[inline]
-    fn heed(&self, deadline: u64) {
-        if deadline < self.known.get() {
-            self.known.set(deadline);
-            self.news.set(true);
-            // The loop is to look after the task that runs.
-            let skipped = self.left.get().saturating_sub(1);
-            self.planned.set(self.planned.get() - skipped);
-            self.left.set(self.left.get() - skipped);
+    fn note_deadline(&self, deadline: u64) {
+        if deadline < self.watched.get() {
+            self.watched.set(deadline);
+            self.has_earlier.set(true);
+            // Ends the stride with the running task: the loop has to read the clock after it.
+            let skipped = self.stride_left.get().saturating_sub(1);
+            self.stride.set(self.stride.get() - skipped);
+            self.stride_left.set(self.stride_left.get() - skipped);
         }
     }
 
-    /// Whether there is an earlier deadline than the one that was last watched for.
-    pub(crate) fn has_news(&self) -> bool {
-        self.news.get()
+    /// Whether a deadline was armed that is earlier than the one [`watch`](Timers::watch) has returned.
+    pub(crate) fn has_earlier_deadline(&self) -> bool {
+        self.has_earlier.get()
     }
 
-    /// Has the loop run so many tasks before its next look at the clock: one at least, and fewer if there is news.
-    pub(crate) fn plan(&self, tasks: u32) {
-        self.planned.set(tasks);
-        self.left.set(tasks);
+    /// Sets after how many tasks the loop reads the clock again; at least one. A stride ends early if an
+    /// earlier deadline is armed.
+    pub(crate) fn set_stride(&self, tasks: u32) {
+        self.stride.set(tasks);
+        self.stride_left.set(tasks);
     }
 
-    /// Counts a task; says whether it was the last that was planned.
+    /// Counts a task; returns whether it was the last of the stride.
     #[inline]
-    pub(crate) fn count(&self) -> bool {
-        let left = self.left.get().wrapping_sub(1);
-        self.left.set(left);
+    pub(crate) fn count_task(&self) -> bool {
+        let left = self.stride_left.get().wrapping_sub(1);
+        self.stride_left.set(left);
         left == 0
     }
 
-    /// How many tasks were counted since they were planned.
-    pub(crate) fn counted(&self) -> u32 {
-        self.planned.get().wrapping_sub(self.left.get())
+    /// Returns how many tasks were counted since the stride was set.
+    pub(crate) fn tasks_counted(&self) -> u32 {
+        self.stride.get().wrapping_sub(self.stride_left.get())
     }
 
-    /// The next deadline; from here on an earlier one is news.
+    /// Returns the next deadline; from here on an earlier one is reported by
+    /// [`has_earlier_deadline`](Timers::has_earlier_deadline).
     pub(crate) fn watch(&self) -> Option<Instant> {
-        self.news.set(false);
+        self.has_earlier.set(false);
         if self.is_empty() {
-            self.known.set(NEVER);
+            self.watched.set(NEVER);
             return None;
         }
         let next = self.queue.borrow_mut().next_deadline();
         let next = next.unwrap_or(NEVER);
-        self.known.set(next);
+        self.watched.set(next);
         self.instant(next)
     }
 
-    /// Moves a timer; `false` if it has fired.
+    /// Resets a timer; returns `false` if it has fired.
     pub(crate) fn reset(&self, key: TimerKey, deadline: Instant) -> bool {
         let deadline = self.number(deadline);
-        self.heed(deadline);
+        self.note_deadline(deadline);
         self.queue.borrow_mut().reset(key, deadline)
     }
 
@@ -217,8 +221,8 @@ impl Timers {
         self.instant(deadline)
     }
 
-    /// The earliest deadline after `now`: looks at all of them, for a clock that has to move on while
-    /// something is due.
+    /// Returns the earliest deadline after `now`. It searches all of them: for a virtual clock that has to
+    /// advance while a timer is due.
     pub(crate) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
         let deadline = self.queue.borrow().next_deadline_after(self.number(now))?;
         self.instant(deadline)
@@ -237,7 +241,7 @@ impl Timers {
         }
     }
 
-    /// The wakers of all scheduled closures.
+    /// Returns the wakers of all scheduled closures.
     pub(crate) fn scheduled(&self) -> Vec<Waker> {
         let queue = self.queue.borrow();
         let scheduled = queue
@@ -246,15 +250,16 @@ impl Timers {
         scheduled.map(|entry| entry.waker.clone()).collect()
     }
 
-    /// Takes every waker out: the thread's time as a home is over.
+    /// Removes every timer and returns the wakers: the thread is no longer a home.
     pub(crate) fn clear(&self) -> Vec<Waker> {
         let entries = self.queue.borrow_mut().clear();
         entries.into_iter().map(|entry| entry.waker).collect()
     }
 
+    /// The deadline as nanoseconds since `zero`.
     fn number(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.zero);
-        // Not `as_nanos`: 128 bits are slower.
+        // Not `as_nanos`: 128-bit arithmetic is slower.
         let seconds = since.as_secs().checked_mul(1_000_000_000);
         let nanos = u64::from(since.subsec_nanos());
         seconds
@@ -270,18 +275,18 @@ impl Timers {
     }
 }
 
-/// What has happened to a timer on another thread than its own.
+/// What happened to a timer on another thread than its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Away {
     /// It was dropped.
     Dropped,
-    /// It has another deadline: who waits for it is to poll it again, which arms it anew.
+    /// It has another deadline: the task that waits for it has to poll it again, which arms it.
     Reset,
 }
 
 /// A thread with timers, as other threads see it.
 pub(crate) trait TimerHome: Send + Sync {
-    /// Notifies the thread that a timer of its own was dropped or reset on another thread.
+    /// Notifies the thread that one of its timers was dropped or reset on another thread.
     fn notify(&self, key: TimerKey, away: Away);
 }
 
@@ -297,12 +302,12 @@ impl HomeId {
         id
     }
 
-    /// Forgets a thread, whose timers are gone.
+    /// Deregisters a thread that is no longer a home.
     pub(crate) fn deregister(self) {
         HOMES.lock().remove(&self);
     }
 
-    /// Notifies this home, from another thread, of what has happened to a timer of its own.
+    /// Notifies this home, from another thread, of what happened to one of its timers.
     #[cold]
     pub(crate) fn notify(self, key: TimerKey, away: Away) {
         // The lock is not held while the home is notified.

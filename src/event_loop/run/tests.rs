@@ -1,4 +1,4 @@
-//! A turn, driven by hand.
+//! Tests of a turn that is driven by hand.
 
 use super::*;
 use crate::builder::Builder;
@@ -6,7 +6,7 @@ use crate::clock::{Clock, VirtualClock};
 use crate::time::sleep;
 
 #[test]
-fn what_tail_tasks_took_is_not_waited_for_again() {
+fn time_spent_in_tail_tasks_shortens_the_wait() {
     let clock = Arc::new(VirtualClock::new());
     let group = Builder::new()
         .loops(1)

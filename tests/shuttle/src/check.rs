@@ -1,4 +1,4 @@
-//! How a scenario is run.
+//! Runs a scenario under many schedules, or replays one.
 
 use std::panic;
 use std::path::Path;
@@ -11,30 +11,30 @@ use shuttle::scheduler::{
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use shuttle_primitives::time::Clock;
 
-/// A race, with a name.
+/// A race, with its name.
 pub struct Scenario {
     pub name: &'static str,
     pub time: Time,
     pub run: fn(),
 }
 
-/// When the clock may move.
+/// When the clock may advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
-    /// Only when all threads stand still: a wake-up that is lost, and made good by a timeout later, shows as
-    /// time that has passed.
+    /// Only when all threads are blocked: a lost wake-up that a timeout repairs later shows as time that has
+    /// passed.
     Still,
-    /// At any point: every deadline may come before anything else.
+    /// At any point: every deadline may pass before anything else happens.
     Runs,
 }
 
-/// A panic that was not meant has happened, whoever caught it.
+/// Whether an unintended panic has happened, even if it was caught.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Panics that a scenario means to have: they carry this, and are not reported.
+/// The payload of panics that a scenario intends: they are not reported.
 pub struct Meant;
 
-/// Runs a scenario under so many schedules.
+/// Runs a scenario under the given number of schedules.
 pub fn explore(scenario: &'static Scenario, schedules: u64, seed: u64, traces: &Path) {
     let schedules = usize::try_from(schedules).expect("not that many");
     let persistence = FailurePersistence::File(Some(traces.to_owned()));
@@ -84,16 +84,16 @@ fn run_with(
     config.silence_warnings = true;
     Runner::new(scheduler, config).run(|| {
         keep_meant_panics_quiet();
-        // The first thread of all: see `Clocked`.
+        // Must be the first thread that is spawned: see `Clocked`.
         let clock = Clock::start();
         (scenario.run)();
         clock.stop();
-        // The crate contains the panics of tasks; a failed assertion in one is a failure all the same.
+        // The crate contains panics of tasks; a failed assertion in a task is a failure all the same.
         assert!(!PANICKED.load(Ordering::Relaxed), "a task has panicked");
     });
 }
 
-/// shuttle has hung its hook by the time that a model runs; this one goes before it.
+/// Installs a panic hook before shuttle's, which is installed by the time that a model runs.
 fn keep_meant_panics_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -107,7 +107,7 @@ fn keep_meant_panics_quiet() {
     });
 }
 
-/// A scheduler that knows of the clock.
+/// A scheduler that controls the clock.
 struct Clocked<S> {
     inner: S,
     time: Time,
@@ -124,7 +124,7 @@ impl<S: Scheduler> Scheduler for Clocked<S> {
         current: Option<TaskId>,
         is_yielding: bool,
     ) -> Option<TaskId> {
-        // 0 is the scenario's own thread.
+        // Task 0 is the scenario's own thread.
         let is_clock = |task: &&Task| usize::from(task.id()) == 1;
         if self.time == Time::Still && runnable.len() > 1 && runnable.iter().any(is_clock) {
             let others: Vec<&Task> = runnable

@@ -1,5 +1,5 @@
-//! What every scenario promises: what was accepted has ended, once and at home; what was refused is known; every
-//! handle resolves; and the report says the same.
+//! The invariants of every scenario: accepted tasks end, once and on their home loop; refused tasks are
+//! known; every handle resolves; and the report agrees.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use loopgroup::{Builder, EventLoop, EventLoopGroup, JoinHandle, TerminationReport, block_on};
 use shuttle_primitives::thread::{self, ThreadId};
 
-/// The books of one group. (Its lock is the system's: no point to switch at.)
+/// The records of one group. (The lock is std's: not a scheduling point for shuttle.)
 #[derive(Clone, Default)]
 pub struct Ledger(Arc<Mutex<Books>>);
 
@@ -18,7 +18,7 @@ struct Books {
     /// The thread of each loop that has started.
     homes: Vec<(usize, ThreadId)>,
     tasks: Vec<Record>,
-    /// Closures and the like that were accepted, besides the tasks here.
+    /// The number of accepted tasks that are not in `tasks`: closures and the like.
     others: u64,
 }
 
@@ -29,19 +29,19 @@ struct Record {
     end: Option<End>,
 }
 
-/// How a task ended, as its handle says.
+/// How a task ended, according to its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Completed,
     Panicked,
     Cancelled,
     Refused,
-    /// Its handle was given away.
+    /// Its handle was taken out of the ledger.
     Unknown,
 }
 
 impl Ledger {
-    /// A group of `loops` without I/O whose threads are noted here.
+    /// Builds a group of `loops` loops without I/O whose threads are recorded here.
     pub fn group(&self, loops: usize) -> EventLoopGroup {
         self.build(EventLoopGroup::builder().loops(loops).without_io())
     }
@@ -59,7 +59,7 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A future that is watched.
+    /// Wraps a future to record its polls and its drop.
     pub fn watch<F: Future>(&self, future: F) -> Watched<F> {
         let mut books = self.books();
         books.tasks.push(Record::default());
@@ -70,7 +70,7 @@ impl Ledger {
         }
     }
 
-    /// Spawns a watched future, wherever the group likes.
+    /// Spawns a watched future on the next loop of the group.
     pub fn spawn<F>(&self, group: &EventLoopGroup, future: F) -> Handle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -96,18 +96,18 @@ impl Ledger {
         }
     }
 
-    /// Notes how a task ended.
+    /// Records how a task ended.
     pub fn note(&self, id: usize, end: End) {
         let before = self.books().tasks[id].end.replace(end);
         assert_eq!(before, None, "a task ends once");
     }
 
-    /// Notes work that was accepted and is not watched.
+    /// Records an accepted task that is not watched.
     pub fn accepted_another(&self) {
         self.books().others += 1;
     }
 
-    /// Compares the books with the report of the group, which has ended.
+    /// Compares the records with the report of the group, which has ended.
     pub fn check(&self, report: &TerminationReport) {
         let books = self.books();
         let count = |end| {
@@ -158,12 +158,12 @@ pub struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// Waits for the end here.
+    /// Blocks until the task has ended.
     pub fn wait(self) -> End {
         block_on(self.join())
     }
 
-    /// Waits for the end.
+    /// Waits until the task has ended.
     pub async fn join(self) -> End {
         let end = match self.join.await {
             Ok(_) => End::Completed,
@@ -175,14 +175,14 @@ impl<T> Handle<T> {
         end
     }
 
-    /// Gives the handle away.
+    /// Takes the handle out of the ledger.
     pub fn into_inner(self) -> JoinHandle<T> {
         self.ledger.note(self.id, End::Unknown);
         self.join
     }
 }
 
-/// A future that notes where it is polled and dropped.
+/// A future that records the threads that poll and drop it.
 pub struct Watched<F> {
     future: Pin<Box<F>>,
     pub id: usize,

@@ -1,11 +1,11 @@
-//! Races of the production code, each under many schedules that shuttle chooses and can repeat.
+//! Races of the production code, each under many schedules that shuttle chooses and can replay.
 //!
 //! ```text
-//! scenarios [--schedules N] [--seed S] [NAME...]    all of them, or those; one process each
-//! scenarios --replay NAME FILE                      one schedule again
+//! scenarios [--schedules N] [--seed S] [NAME...]    runs all scenarios, or the named ones; one process each
+//! scenarios --replay NAME FILE                      replays one schedule
 //! ```
 //!
-//! Half of the schedules are random, half follow PCT with 3, 4 and 5 changes of priority.
+//! Half of the schedules are random, half are PCT schedules with 3, 4 and 5 priority changes.
 
 mod check;
 mod ledger;
@@ -21,7 +21,7 @@ use std::time::Instant;
 use check::Scenario;
 use scenarios::SCENARIOS;
 
-/// As many must have run: CI's promise.
+/// The least number of scenarios in a full run, which CI relies on.
 const AT_LEAST: usize = 12;
 
 fn main() -> ExitCode {
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["--replay", name, file] => check::replay(find(name), Path::new(file)),
-        // A part of a run: one scenario in a process of its own, since a failed model may abort it.
+        // Part of a full run: one scenario in its own process, since a failed model may abort it.
         ["--only", name, schedules, seed] => {
             check::explore(find(name), number(schedules), number(seed), &traces(name));
         }
@@ -67,7 +67,7 @@ fn run_all(words: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs each scenario in a process, as many at a time as there are cores; returns how many failed.
+/// Runs each scenario in its own process, as many at a time as there are cores; returns how many failed.
 fn run_side_by_side(chosen: &[&Scenario], schedules: u64, seed: u64) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let left = Mutex::new(chosen.iter());
@@ -106,7 +106,7 @@ fn run_one(scenario: &Scenario, schedules: u64, seed: u64) -> bool {
     }
     println!("FAILED {:34} {seconds:6.1} s", scenario.name);
     println!("{}", String::from_utf8_lossy(&output.stderr));
-    // The first one is the failure; others would be of its aftermath.
+    // The first schedule is the failure; later ones would be consequences.
     let trace = traces.join("schedule000.txt");
     if let Ok(schedule) = std::fs::read_to_string(&trace) {
         println!("the schedule:\n{schedule}");
@@ -129,7 +129,7 @@ fn number(text: &str) -> u64 {
         .unwrap_or_else(|_| panic!("{text} is no number"))
 }
 
-/// Where failing schedules of a scenario go.
+/// The directory for failing schedules of a scenario.
 fn traces(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("target/schedules")

@@ -1,4 +1,4 @@
-//! The pool of threads that may block.
+//! The blocking pool.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use shuttle_primitives::{thread, time};
 
 use super::NEVER;
 
-/// Jobs that are handed over while the group ends: each runs once, or its handle says that it does not.
+/// Jobs are submitted while the group ends: each runs once, or its handle reports that it does not.
 pub fn hand_over_against_shutdown() {
     let group = BlockingGroup::new(2).unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
@@ -48,7 +48,7 @@ pub fn hand_over_against_shutdown() {
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
 
-/// A thread that retires for want of work, at the moment when work comes.
+/// A thread retires for lack of work at the moment when a job is submitted.
 pub fn retirement_against_submit() {
     let group = BlockingGroup::new(1).unwrap();
     block_on(group.spawn(|| {})).unwrap();
@@ -64,7 +64,7 @@ pub fn retirement_against_submit() {
     assert_eq!(report.accepted(), 3, "{report}");
 }
 
-/// The timeout of a shutdown, with a job on the only thread that waits for one that is queued: each is freed.
+/// The shutdown times out while a job on the only thread waits for a queued job: both handles resolve.
 pub fn timeout_against_busy_thread() {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let group = BlockingGroup::new(1).unwrap();
@@ -75,7 +75,7 @@ pub fn timeout_against_busy_thread() {
     let report = group.drain(TIMEOUT).wait();
     let freed = |error: loopgroup::JoinError| assert!(error.is_cancelled() || error.is_rejected());
     freed(producer.join().unwrap());
-    // It begins in time, or not at all.
+    // The job begins before the timeout, or not at all.
     let begun = match block_on(first) {
         Ok(error) => {
             freed(error);

@@ -1,4 +1,4 @@
-//! The end of a group, in every mixture: a drain of all, an end of one, a hook that visits, a handle that goes.
+//! The drain of a group, racing with the end of one loop, a hook that visits, and a handle that is dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use shuttle_primitives::{thread, time};
 use super::NEVER;
 use crate::ledger::{End, Ledger};
 
-/// A task that has children on its sibling, and waits for them; all of them are accepted.
+/// Spawns a task that spawns children on a sibling loop and waits for them; all of them are accepted.
 fn parent(ledger: &Ledger, here: &EventLoop, there: &EventLoop) -> crate::ledger::Handle<()> {
     let (books, there) = (ledger.clone(), there.clone());
     ledger.spawn_on(here, async move {
@@ -23,7 +23,7 @@ fn parent(ledger: &Ledger, here: &EventLoop, there: &EventLoop) -> crate::ledger
     })
 }
 
-/// Drains a group of three whose last loop ends on terms of its own meanwhile.
+/// Drains a group of three loops while the last one ends on terms of its own.
 fn drain_against(end_one: impl FnOnce(&EventLoop) -> TerminationFuture + Send + 'static) {
     let ledger = Ledger::default();
     let group = ledger.group(3);
@@ -64,7 +64,7 @@ pub fn drain_against_quiet_of_one() {
     drain_against(|one| one.shutdown_gracefully_with(Duration::ZERO, NEVER).unwrap());
 }
 
-/// A hook visits a value on a sibling, somebody outside submits, and the last handle goes.
+/// A hook visits a value on a sibling loop, another thread submits, and the last handle is dropped.
 pub fn drain_against_hook_and_drop() {
     let ledger = Ledger::default();
     let group = ledger.group(2);
@@ -111,7 +111,7 @@ pub fn drain_against_hook_and_drop() {
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
 
-/// A loop that cannot start, with a hook to run: it fails, and the others drain.
+/// A loop with a hook cannot start: it fails, and the others drain.
 pub fn drain_against_failed_start() {
     let ledger = Ledger::default();
     let group = ledger.build(

@@ -1,4 +1,4 @@
-//! Sockets: real ones, whose selectors are looked into without waiting.
+//! Real sockets, whose selectors are polled without waiting.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,8 +11,8 @@ use shuttle_primitives::thread;
 use super::NEVER;
 use crate::ledger::{End, Ledger};
 
-/// A socket that moves from a loop which ends to one which goes on, while its peer writes: the byte is read,
-/// wherever it arrives, unless the task that reads it was cancelled.
+/// A socket migrates from a loop that ends to one that keeps running, while its peer writes: the byte is
+/// read, whenever it arrives.
 pub fn migrate_against_close() {
     let ledger = Ledger::default();
     let group = ledger.build(EventLoopGroup::builder().loops(2));
@@ -21,7 +21,7 @@ pub fn migrate_against_close() {
     let (first, second) = (group.loops()[0].clone(), group.loops()[1].clone());
     let watching = Arc::clone(&socket);
     let watcher = ledger.spawn_on(&first, async move {
-        // Readable, or its loop ends.
+        // Resolves when the socket is readable, or with an error when the loop ends.
         let _ = watching.readable().await;
     });
     let closer = {

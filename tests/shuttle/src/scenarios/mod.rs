@@ -1,4 +1,4 @@
-//! The races.
+//! The list of scenarios.
 
 mod blocking;
 mod group_end;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::check::{Scenario, Time};
 
-/// A timeout that is no part of the race: who would wait for it stands still, and shuttle says so.
+/// A timeout that is not part of the race: a thread that waits for it is blocked, and shuttle reports that.
 const NEVER: Duration = Duration::MAX;
 
 macro_rules! scenarios {

@@ -1,4 +1,4 @@
-//! The end of loops and groups, against everything that may still come.
+//! The end of loops and groups, racing with submissions, visits, hooks and other requests.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use shuttle_primitives::time;
 use super::NEVER;
 use crate::ledger::{End, Ledger};
 
-/// Producers on two threads while the group shuts down, its loops not even started.
+/// Producers on two threads submit while the group shuts down; its loops have not started.
 pub fn spawn_against_shutdown() {
     let ledger = Ledger::default();
     let group = ledger.group(2);
@@ -25,7 +25,7 @@ pub fn spawn_against_shutdown() {
             ];
             for task in tasks {
                 let end = task.wait();
-                // Nothing cuts a task off here: it is refused, or it gets its run.
+                // Each of these is a valid end; no task panics.
                 assert!(
                     matches!(end, End::Completed | End::Refused | End::Cancelled),
                     "{end:?}"
@@ -42,7 +42,7 @@ pub fn spawn_against_shutdown() {
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
 
-/// A value that must not leave its thread, visited from two threads while its loop ends.
+/// Two threads visit a value that must not leave its loop while the loop ends.
 pub fn loop_bound_against_shutdown() {
     struct Guarded {
         visits: Rc<usize>,
@@ -99,7 +99,7 @@ pub fn loop_bound_against_shutdown() {
     );
 }
 
-/// The last handle of a group goes while others submit: the loops end, and without waiting for a timeout.
+/// The last handle of a group is dropped while other threads submit: the loops end without a timeout.
 pub fn group_drop_against_spawn() {
     let ledger = Ledger::default();
     let group = ledger.group(2);
@@ -130,12 +130,12 @@ pub fn group_drop_against_spawn() {
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
 
-/// A task that spawns on the sibling while the group drains and others submit: what it was accepted with, it
-/// completes with.
+/// A task spawns on a sibling loop while the group drains and another thread submits: every accepted task
+/// completes.
 pub fn drain_against_spawn() {
     let ledger = Ledger::default();
     let group = ledger.group(2);
-    // A loop that never ran would end at once.
+    // A loop that was never started would end at once.
     group.start().unwrap();
     let (there, books) = (group.loops()[1].clone(), ledger.clone());
     let parent = ledger.spawn_on(&group.loops()[0], async move {
@@ -163,7 +163,7 @@ pub fn drain_against_spawn() {
     assert!(report.loops().iter().all(drained), "{report}");
 }
 
-/// Hooks that are added while the loop ends: each runs once, on the loop, or is handed back.
+/// Hooks are added while the loop ends: each runs once, on the loop, or is returned.
 pub fn hook_against_shutdown() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
@@ -200,7 +200,7 @@ pub fn hook_against_shutdown() {
     ledger.check(&report);
 }
 
-/// Two who ask for the end in different ways, and two who wait: one end, one report.
+/// Two threads request the end in different ways, and all wait for it: one end, one report.
 pub fn now_against_gracefully() {
     let ledger = Ledger::default();
     let group = ledger.group(2);
@@ -227,7 +227,7 @@ pub fn now_against_gracefully() {
     ledger.check(&report);
 }
 
-/// A factory that starts the thread, late or never, while somebody submits and somebody shuts down.
+/// A factory starts the thread late, or drops its `LoopThread`, while others submit and the group shuts down.
 pub fn thread_factory_against_shutdown() {
     let ledger = Ledger::default();
     let threads = Arc::new(Mutex::new(Vec::new()));

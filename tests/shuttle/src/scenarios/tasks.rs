@@ -13,7 +13,7 @@ use super::NEVER;
 use crate::check::Meant;
 use crate::ledger::{End, Ledger};
 
-/// Something that happens once, for one waiter; over shuttle's primitives.
+/// An event that happens once, for one waiter; built from shuttle's primitives.
 #[derive(Default)]
 pub struct Event {
     happened: AtomicBool,
@@ -26,7 +26,7 @@ impl Event {
         self.wake();
     }
 
-    /// Wakes the waiter, whether it has happened or not.
+    /// Wakes the waiter, whether the event has happened or not.
     pub fn wake(&self) {
         let waker = self.waker.lock().unwrap().clone();
         if let Some(waker) = waker {
@@ -48,7 +48,7 @@ impl Event {
     }
 }
 
-/// Wakes from other threads, while the loop ends and after: the task ends once, at home.
+/// Other threads wake a task while its loop ends, and afterwards: the task ends once, on its loop.
 pub fn wake_against_terminate() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
@@ -70,12 +70,12 @@ pub fn wake_against_terminate() {
     for thread in wakers {
         thread.join().unwrap();
     }
-    // A waker that outlives its loop does nothing.
+    // A waker that outlives its loop has no effect.
     event.wake();
 }
 
-/// A task that completes while somebody cancels it: who gets its value finds it completed. (Who cancels it in
-/// its very last poll does not get the value; the task has completed all the same.)
+/// A task completes while another thread cancels it: if `cancel` returns the value, the task has completed.
+/// (A cancel during the last poll does not return the value; the task has completed all the same.)
 pub fn cancel_against_complete() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
@@ -97,8 +97,8 @@ pub fn cancel_against_complete() {
     ledger.check(&report);
 }
 
-/// A task that panics while somebody aborts it: counted as one of the two, and a panic that nobody joins is
-/// reported once.
+/// A task panics while another thread aborts it: it is counted as one of the two, and a panic that is not
+/// joined is reported once.
 pub fn abort_against_panic() {
     let ledger = Ledger::default();
     let reported = Arc::new(AtomicUsize::new(0));
@@ -124,7 +124,7 @@ pub fn abort_against_panic() {
     ledger.check(&report);
 }
 
-/// A wake from two threads, before, during and after the park of `block_on`.
+/// Two threads wake `block_on` before, during and after it parks.
 pub fn block_on_wake_against_park() {
     let first = Arc::new(Event::default());
     let second = Arc::new(Event::default());
@@ -137,7 +137,7 @@ pub fn block_on_wake_against_park() {
     });
     block_on(async {
         first.wait().await;
-        // Inside another: each has a parking place of its own.
+        // Nested: each call has its own parker.
         block_on(second.wait());
     });
     for thread in threads {
@@ -145,7 +145,7 @@ pub fn block_on_wake_against_park() {
     }
 }
 
-/// Two loops that wait for each other's tasks, while the group drains: all get their answers.
+/// Two loops wait for each other's tasks while the group drains: all of them complete.
 pub fn join_from_two_loops() {
     let ledger = Ledger::default();
     let group = ledger.group(2);
@@ -168,7 +168,7 @@ pub fn join_from_two_loops() {
     ledger.check(&termination.wait());
 }
 
-/// More producers than places: what is refused is handed back, what is accepted is never more than the bound.
+/// More submissions than the limit allows: refused tasks are returned, and pending ones never exceed it.
 pub fn bounded_queue_against_producers() {
     let ledger = Ledger::default();
     let group = ledger.build(
@@ -203,7 +203,7 @@ pub fn bounded_queue_against_producers() {
     ledger.check(&group.drain(NEVER).wait());
 }
 
-/// A lazy closure rings nobody, but goes out with whatever comes next, or with the shutdown.
+/// A lazy closure wakes no loop, but runs with the next submission or with the shutdown.
 pub fn lazy_against_sleep() {
     let ledger = Ledger::default();
     let group = ledger.group(1);

@@ -1,4 +1,4 @@
-//! Deadlines, which may come at any point.
+//! Timers, whose deadlines may pass at any point.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::ledger::{End, Ledger};
 
 const TICK: Duration = Duration::from_millis(1);
 
-/// Timers that are armed on a loop, carried away, and dropped or reset there while they fire.
+/// Timers are armed on a loop, moved to another thread, and dropped or reset there while they fire.
 pub fn timer_drop_against_fire() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
@@ -55,7 +55,7 @@ pub fn timer_drop_against_fire() {
     ledger.check(&group.drain(NEVER).wait());
 }
 
-/// A scheduled closure that is cancelled when it is due: it runs, or `cancel` says that it does not.
+/// A scheduled closure is cancelled when it is due: it runs, or `cancel` returns that it does not.
 pub fn schedule_cancel_against_fire() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
@@ -83,7 +83,7 @@ pub fn schedule_cancel_against_fire() {
     ledger.check(&group.drain(NEVER).wait());
 }
 
-/// A periodic closure that is cancelled between two runs, or in one: it is over, once.
+/// A periodic closure is cancelled during a run or between two: it ends once, and does not run again.
 pub fn periodic_cancel_against_run() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
@@ -96,7 +96,7 @@ pub fn periodic_cancel_against_run() {
         enters.store(0, Ordering::SeqCst);
     });
     let beat = beat.unwrap();
-    block_on(sleep(TICK)); // it runs, or is about to
+    block_on(sleep(TICK)); // it is running, or about to run
     assert!(beat.cancel(), "it was neither cancelled nor over");
     assert!(!beat.cancel(), "once");
     assert!(block_on(beat).unwrap_err().is_cancelled());
@@ -108,7 +108,7 @@ pub fn periodic_cancel_against_run() {
     ledger.check(&group.drain(NEVER).wait());
 }
 
-/// Timers of all kinds when the loop ends: every handle resolves, whichever comes first.
+/// Timers of all kinds are armed when the loop ends: every handle resolves, in any order.
 pub fn timers_against_shutdown() {
     let ledger = Ledger::default();
     let group = ledger.group(1);
