@@ -3,8 +3,8 @@
 //!     .ci/instructions            # compares with benches/instructions.txt
 //!     .ci/instructions --store    # writes it
 //!
-//! Each runs `count` operations on one loop and nothing else, so that the difference between two counts is the
-//! cost of the operations alone.
+//! Each runs `count` operations on one loop and nothing else, so that the difference between two
+//! counts is the cost of the operations alone.
 #![allow(missing_docs)]
 
 use std::cell::{Cell, RefCell};

@@ -1,5 +1,5 @@
-//! W7: timers that are made, armed and dropped among ten thousand live ones: all in one poll, behind a timer that is
-//! far away, and with a turn of the loop after every sixty-four.
+//! W7: timers that are made, armed and dropped among ten thousand live ones: all in one poll,
+//! behind a timer that is far away, and with a turn of the loop after every sixty-four.
 //!
 //!     cargo bench --bench w07_timers
 #![allow(missing_docs)]

@@ -6,8 +6,10 @@
 //!
 //!     one loop for everything        served on {"loop-0"}, computed on {"loop-0"}
 //!     every loop accepts and serves  served on {"loop-0", "loop-1"}, computed on {"loop-0", "loop-1"}
-//!     one accepts, others serve      served on {"worker-0", "worker-1"}, computed on {"worker-0", "worker-1"}
-//!     and others compute             served on {"worker-0", "worker-1"}, computed on {"executor-0", "executor-1"}
+//!     one accepts, others serve      served on {"worker-0", "worker-1"}, computed on {"worker-0",
+//!     "worker-1"}
+//!     and others compute             served on {"worker-0", "worker-1"}, computed on
+//!     {"executor-0", "executor-1"}
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,8 +1,8 @@
 //! Reporting panics of user code that no handle can carry.
 //!
-//! - A panic that a handle can carry travels in the handle. Any other panic is reported, once, through
-//!   [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr. (A panic of a thread factory or of a
-//!   function for thread names becomes the error of the call.)
+//! - A panic that a handle can carry travels in the handle. Any other panic is reported, once,
+//!   through [`Builder::on_panic`](crate::Builder::on_panic) or as one line on stderr. (A panic of
+//!   a thread factory or of a function for thread names becomes the error of the call.)
 //! - [`PanicReporter`] calls, wakes and drops what belongs to the user, and reports what that panics with.
 
 use std::any::Any;
@@ -126,8 +126,8 @@ impl fmt::Debug for PanicReporter {
     }
 }
 
-/// A closure of the user's, dropped under [`contain`]: the last owner of a group may be a waker inside async-task, which
-/// aborts the process over a panic.
+/// A closure of the user's, dropped under [`contain`]: the last owner of a group may be a waker
+/// inside async-task, which aborts the process over a panic.
 pub(crate) struct Contained<F>(Option<F>);
 
 impl<F> Contained<F> {
@@ -307,7 +307,8 @@ impl fmt::Display for TaskPanic<'_> {
 }
 
 fn print(panic: &TaskPanic<'_>) {
-    // One write, so that the line stays whole. eprint! panics when stderr is closed, which must not end a loop.
+    // One write, so that the line stays whole. eprint! panics when stderr is closed, which must not
+    // end a loop.
     let line = format!("loopgroup: {panic}\n");
     if let Err(payload) = contain(|| eprint!("{line}")) {
         discard(payload);

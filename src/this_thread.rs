@@ -1,6 +1,7 @@
 //! What the current thread is to this crate, in plain cells.
 //!
-//! - A read is one load: the cells have no destructor, so they can also be read while thread-locals are destroyed.
+//! - A read is one load: the cells have no destructor, so they can also be read while thread-locals
+//!   are destroyed.
 //! - They mirror [`context`](crate::event_loop::context), which owns the loop of a thread and writes them.
 
 use std::cell::Cell;
@@ -78,7 +79,8 @@ pub(crate) fn refuse_on_loop(what: &str) {
     }
 }
 
-/// Notes that loop `index` ends on this thread, until the guard is dropped: its observers must not wait for it here.
+/// Notes that loop `index` ends on this thread, until the guard is dropped: its observers must not
+/// wait for it here.
 pub(crate) fn end_loop(index: usize) -> EndGuard {
     EndGuard(THIS.with(|this| this.exit.replace(Exit::Loop(index))))
 }
@@ -98,7 +100,8 @@ pub(crate) fn leave() {
     THIS.with(|this| this.exit.set(Exit::Thread));
 }
 
-/// Whether this thread was started by the crate and is about to exit: a thread that joins it is waiting already.
+/// Whether this thread was started by the crate and is about to exit: a thread that joins it is
+/// waiting already.
 pub(crate) fn is_leaving() -> bool {
     THIS.with(|this| this.exit.get()) == Exit::Thread
 }
@@ -120,7 +123,8 @@ pub(crate) fn is_own_waker(waker: &Waker) -> bool {
     !waker.data().is_null() && THIS.with(|this| this.own_waker.get()) == waker.data()
 }
 
-/// Notes a waker, and starts a budget, for as long as this lives: for a poll whose panics unwind to its caller.
+/// Notes a waker, and starts a budget, for as long as this lives: for a poll whose panics unwind to
+/// its caller.
 pub(crate) struct OwnWaker {
     _budget: budget::BudgetGuard,
 }

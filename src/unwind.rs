@@ -1,7 +1,7 @@
 //! Containing panics of user code.
 //!
-//! - Every call into user code that no caller awaits runs under [`contain`]: a loop never unwinds because of a task, a
-//!   destructor, a hook, a waker, a chooser or a factory.
+//! - Every call into user code that no caller awaits runs under [`contain`]: a loop never unwinds
+//!   because of a task, a destructor, a hook, a waker, a chooser or a factory.
 //! - A payload is user data with a destructor: [`discard`] drops it under `contain` as well.
 
 use std::any::Any;

@@ -29,8 +29,8 @@ pub(crate) async fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Optio
     }
     let (line, headers) = head.split_once('\n').unwrap_or((&head, ""));
     let headers = headers.to_ascii_lowercase();
-    // All of that name, and also with a blank before the colon: a body that is overlooked would be read as the
-    // next request.
+    // All of that name, and also with a blank before the colon: a body that is overlooked would be
+    // read as the next request.
     let header = |name: &'static str| {
         let lines = headers.lines().filter_map(|line| line.split_once(':'));
         let named = lines.filter(move |(one, _)| one.trim() == name);

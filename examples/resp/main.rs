@@ -4,8 +4,8 @@
 //!     redis-cli -p 6380 SET name loopgroup               # OK
 //!     redis-benchmark -p 6380 -t ping,set,get -n 100000 -P 16 -q
 //!
-//! One loop accepts, one serves all connections, as in Redis itself: the map is the loop's own, and no handler
-//! needs a lock. Ctrl-C ends it.
+//! One loop accepts, one serves all connections, as in Redis itself: the map is the loop's own, and
+//! no handler needs a lock. Ctrl-C ends it.
 
 mod protocol;
 

@@ -1,9 +1,9 @@
 //! The loop that runs on the current thread.
 //!
-//! - At most one [`Local`] per thread; it is set before the first poll and taken away after the last drop. It is put
-//!   aside while another loop ends on its thread ([`step_out`]).
-//! - Access is by `try_with`: while thread-locals are destroyed, a thread has no loop. ([`enter_loop`] does not: a
-//!   thread does not become a loop that late; see [`may_be_loop`].)
+//! - At most one [`Local`] per thread; it is set before the first poll and taken away after the
+//!   last drop. It is put aside while another loop ends on its thread ([`step_out`]).
+//! - Access is by `try_with`: while thread-locals are destroyed, a thread has no loop.
+//!   ([`enter_loop`] does not: a thread does not become a loop that late; see [`may_be_loop`].)
 //! - Whether a loop is this thread's is answered by [`this_thread`], without the cell.
 //! - The cell is borrowed for a read or a push; a function that calls user code takes a clone of the `Rc`.
 
@@ -83,8 +83,8 @@ pub(crate) fn may_be_loop() -> bool {
         .unwrap_or(false)
 }
 
-/// Makes this thread an ordinary one until the guard is dropped: another loop can end here, and not in the counters of
-/// this one.
+/// Makes this thread an ordinary one until the guard is dropped: another loop can end here, and not
+/// in the counters of this one.
 ///
 /// Returns `None` while thread-locals are destroyed: then no loop can run here.
 pub(crate) fn step_out() -> Option<Outside> {
@@ -156,7 +156,8 @@ pub(crate) fn refused_by() -> Option<Arc<Shared>> {
         .flatten()
 }
 
-/// Reports panics of this thread: through the loop that refused a task, the loop of this thread, or on stderr.
+/// Reports panics of this thread: through the loop that refused a task, the loop of this thread, or
+/// on stderr.
 pub(crate) fn panics() -> PanicReporter {
     refused_by()
         .map(|shared| shared.panics.clone())
@@ -197,8 +198,8 @@ pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
         return Err(runnable);
     }
     let mut runnable = Some(runnable);
-    // A task may call `exit`: then the thread-locals are destroyed around the loop, and one that is destroyed later may
-    // wake a task.
+    // A task may call `exit`: then the thread-locals are destroyed around the loop, and one that is
+    // destroyed later may wake a task.
     let _ = HERE.try_with(|here| {
         if let Some(local) = &*here.current.borrow() {
             if let Some(runnable) = runnable.take() {

@@ -1,8 +1,8 @@
 //! How a loop accepts a task.
 //!
-//! A submission passes four checks in this order: the thread is started, there is a place below the bound, the gate is
-//! open, the task is queued. [`Shared::enqueue`] passes all of them or none: a place that was taken is released when a
-//! later check refuses.
+//! A submission passes four checks in this order: the thread is started, there is a place below the
+//! bound, the gate is open, the task is queued. [`Shared::enqueue`] passes all of them or none: a
+//! place that was taken is released when a later check refuses.
 
 use crate::error::RejectReason;
 use crate::event_loop::context;

@@ -1,7 +1,7 @@
 //! The handle of a loop.
 //!
-//! - A handle is an `Arc` and a count: a loop that shuts down ends early once no handle could submit any more, so handles
-//!   are counted, and the drop of the last one notifies the loop.
+//! - A handle is an `Arc` and a count: a loop that shuts down ends early once no handle could
+//!   submit any more, so handles are counted, and the drop of the last one notifies the loop.
 //! - It does not keep the group alive.
 //! - Submissions are in [`submit`](super::submit), delayed ones in [`scheduled`](super::scheduled).
 
@@ -167,9 +167,9 @@ impl EventLoop {
     /// Adds a closure that runs on this loop when it shuts down.
     ///
     /// Hooks run in the order of registration, when the queue first runs empty, or at the end if it
-    /// never does; they may spawn and add hooks, but not once the end is decided. A hook is a use: a loop that never ran starts to run
-    /// its hooks. (If its thread cannot be started they are dropped, and the report says
-    /// [`Failed`](crate::EndCause::Failed).)
+    /// never does; they may spawn and add hooks, but not once the end is decided. A hook is a use:
+    /// a loop that never ran starts to run its hooks. (If its thread cannot be started they are
+    /// dropped, and the report says [`Failed`](crate::EndCause::Failed).)
     ///
     /// # Errors
     ///
@@ -226,8 +226,9 @@ impl EventLoop {
 
     /// Ends this loop alone, gracefully: quiet period 2 s, timeout 15 s.
     ///
-    /// [`EventLoopGroup::next`](crate::EventLoopGroup::next) skips it from here on, while another loop accepts. The terms are those
-    /// of [`EventLoopGroup::shutdown_gracefully`](crate::EventLoopGroup::shutdown_gracefully).
+    /// [`EventLoopGroup::next`](crate::EventLoopGroup::next) skips it from here on, while another
+    /// loop accepts. The terms are those of
+    /// [`EventLoopGroup::shutdown_gracefully`](crate::EventLoopGroup::shutdown_gracefully).
     ///
     /// # Examples
     ///

@@ -15,7 +15,8 @@
 //! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen
 //!   under it, in [`Inbox::push_new_with`], moves a future but does not call it.)
 //!
-//! It knows nothing of tasks and lives: `T` is an item that runs, `N` a message to the loop itself, `G` the gate.
+//! It knows nothing of tasks and lives: `T` is an item that runs, `N` a message to the loop itself,
+//! `G` the gate.
 
 use std::time::{Duration, Instant};
 
@@ -62,8 +63,8 @@ pub(crate) struct Inbox<T, N, G> {
     pub(crate) rings: Gauge,
 }
 
-/// Capacity that an empty batch, queue or table keeps: more than a turn uses, or a steady flow would free it and
-/// allocate it again.
+/// Capacity that an empty batch, queue or table keeps: more than a turn uses, or a steady flow
+/// would free it and allocate it again.
 pub(crate) const KEPT_CAPACITY: usize = 4096;
 
 /// Who wakes a task of the loop.
@@ -100,7 +101,8 @@ pub(crate) struct Batch<T, N> {
     pub(crate) main: Vec<T>,
     /// Items for the end of the iteration.
     pub(crate) tail: Vec<T>,
-    /// Items that arm timers and do not wait behind a long queue; each with the number of `main` items before it.
+    /// Items that arm timers and do not wait behind a long queue; each with the number of `main`
+    /// items before it.
     pub(crate) timed: Vec<(usize, T)>,
     /// Messages to the loop itself.
     pub(crate) messages: Vec<N>,

@@ -1,8 +1,8 @@
 //! The half of a loop that any thread may reach.
 //!
 //! - A submitter finds everything here: the inbox with the loop's life as its gate, the bell, the counters.
-//! - Handles, tasks and watched descriptors hold it. Tasks are in its inbox and descriptors in its table in turn, so
-//!   what they hold is declared here: [`TaskHome`] and [`Watched`].
+//! - Handles, tasks and watched descriptors hold it. Tasks are in its inbox and descriptors in its
+//!   table in turn, so what they hold is declared here: [`TaskHome`] and [`Watched`].
 //! - It knows its group as a [`Parent`]; the group is above the loops.
 //! - No lock is held while user code runs. Locks nest in [`GroupEnd`](crate::group::end::GroupEnd) alone.
 
@@ -87,7 +87,8 @@ pub(crate) trait Parent: Send + Sync {
     fn start_thread(&self, parts: LoopParts) -> io::Result<()>;
     /// Calls the user's hook for a new loop thread; returns the guard that it made.
     fn thread_started(&self, one: &Arc<Shared>) -> Option<Box<dyn Any>>;
-    /// Asks the reject policy about a full queue, and waits if the policy says so; `false` refuses the submission.
+    /// Asks the reject policy about a full queue, and waits if the policy says so; `false` refuses
+    /// the submission.
     fn may_retry(&self, one: &Arc<Shared>, attempt: u32) -> bool;
     /// Whether a user's factory starts threads: then a start may take its time, or never happen.
     fn may_wait_for_thread(&self) -> bool;
@@ -176,7 +177,8 @@ impl Shared {
         if ring == Ring::NotNeeded {
             return;
         }
-        // The write of a few bytes to an eventfd does not fail; should it, the next producer takes the duty to ring.
+        // The write of a few bytes to an eventfd does not fail; should it, the next producer takes
+        // the duty to ring.
         for _ in 0..16 {
             if self.port.bell.ring().is_ok() {
                 return;
@@ -203,8 +205,9 @@ impl Shared {
 
     /// Whether no task is queued or live: on the loop's own thread, or with its inbox held.
     pub(crate) fn is_at_rest(&self) -> bool {
-        // Every ended task was accepted before, and both counts only grow: if they are equal, read in this order,
-        // there was no task at the first reading. (Live and then pending would miss a task that begins in between.)
+        // Every ended task was accepted before, and both counts only grow: if they are equal, read
+        // in this order, there was no task at the first reading. (Live and then pending would miss
+        // a task that begins in between.)
         let ended = self.counters.ended();
         self.accepted() == ended
     }
@@ -228,8 +231,8 @@ impl Shared {
         match self.handles.fetch_sub(1, Ordering::AcqRel) {
             // The last one besides the group's own: a loop that shuts down may end now.
             2 => {
-                // Pairs with the fence in `is_unreachable`: either the shutdown is seen here, or the loop sees that
-                // this handle was dropped.
+                // Pairs with the fence in `is_unreachable`: either the shutdown is seen here, or
+                // the loop sees that this handle was dropped.
                 fence(Ordering::SeqCst);
                 if self.state().is_shutting_down() {
                     self.nudge();

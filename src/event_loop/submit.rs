@@ -1,8 +1,8 @@
 //! How work comes to a loop.
 //!
-//! Every submission ends in [`enqueue`](super::enqueue). `spawn` builds its task first, outside the lock, and a refusal shows
-//! in the handle; `try_spawn` and the closures are built in the critical section that accepts them, because async-task
-//! does not give a future back.
+//! Every submission ends in [`enqueue`](super::enqueue). `spawn` builds its task first, outside the
+//! lock, and a refusal shows in the handle; `try_spawn` and the closures are built in the critical
+//! section that accepts them, because async-task does not give a future back.
 
 use std::future::Future;
 use std::panic::Location;
@@ -322,7 +322,8 @@ impl EventLoop {
             .map(drop)
     }
 
-    /// Submits what `wrap` makes of a value; hands the value back, and counts a refusal, if the loop refuses it.
+    /// Submits what `wrap` makes of a value; hands the value back, and counts a refusal, if the
+    /// loop refuses it.
     #[track_caller]
     fn try_submit<V, F>(
         &self,
@@ -372,8 +373,8 @@ impl EventLoop {
 
     /// Makes a future on this loop, in the first poll of its task, and runs it there, detached.
     ///
-    /// The task is a plain local one, smaller than that of `spawn_with`. A refusal is not counted: another loop may take
-    /// the closure.
+    /// The task is a plain local one, smaller than that of `spawn_with`. A refusal is not counted:
+    /// another loop may take the closure.
     pub(crate) fn offer_local<I, F>(
         &self,
         init: I,

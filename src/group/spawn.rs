@@ -1,9 +1,11 @@
-//! Submissions to a group: to the loop that the chooser picks, or to another one if that loop closes meanwhile.
+//! Submissions to a group: to the loop that the chooser picks, or to another one if that loop
+//! closes meanwhile.
 //!
-//! - Between the choice and the push a loop may close its gate. Then the other loops that accept are asked in order, each
-//!   once. A submission that one of them accepts was not refused: it is counted as one attempt.
-//! - A full queue, or a thread that cannot be started, is a refusal. Only a connection, which is accepted already, is
-//!   offered to every loop in turn.
+//! - Between the choice and the push a loop may close its gate. Then the other loops that accept
+//!   are asked in order, each once. A submission that one of them accepts was not refused: it is
+//!   counted as one attempt.
+//! - A full queue, or a thread that cannot be started, is a refusal. Only a connection, which is
+//!   accepted already, is offered to every loop in turn.
 
 use std::future::Future;
 use std::panic::Location;

@@ -356,7 +356,8 @@ impl GroupMetrics {
 }
 
 impl EventLoopGroup {
-    /// Returns what the loops have done so far, and how often each loop woke each other one. Any thread, no hop.
+    /// Returns what the loops have done so far, and how often each loop woke each other one. Any
+    /// thread, no hop.
     ///
     /// # Examples
     ///

@@ -3,8 +3,8 @@
 //! - Two words: the rare variants carry no more than the common one.
 //! - Dropping it detaches: the task runs on, its result is dropped, and a panic is reported.
 //! - It resolves whatever happens to the loop: completed, panicked, cancelled or refused.
-//! - async-task aborts the process over a waker that panics. A foreign waker is wrapped in a shield that contains its
-//!   panics.
+//! - async-task aborts the process over a waker that panics. A foreign waker is wrapped in a shield
+//!   that contains its panics.
 
 use std::fmt;
 use std::future::Future;
@@ -119,9 +119,9 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the task and waits until its future is really dropped.
     ///
-    /// The task is cancelled by the call, awaited or not. The returned future resolves to the result if
-    /// the task completed first, else to `None`; a panic that came first is reported, since no handle is left to
-    /// carry it.
+    /// The task is cancelled by the call, awaited or not. The returned future resolves to the
+    /// result if the task completed first, else to `None`; a panic that came first is reported,
+    /// since no handle is left to carry it.
     ///
     /// # Cancel safety
     ///

@@ -2,11 +2,11 @@
 //!
 //!     cargo run --release --example keyed_actors
 //!
-//! Prints `100 transfers, 10 accounts on 2 loops, 1000 in all`: whatever order the transfers come in, nothing is
-//! lost, as each account does one thing at a time.
+//! Prints `100 transfers, 10 accounts on 2 loops, 1000 in all`: whatever order the transfers come
+//! in, nothing is lost, as each account does one thing at a time.
 //!
-//! An actor is a task that owns its state and a channel's end. The channel is flume's, and could be anybody's: whoever
-//! sends, the actor goes on at home.
+//! An actor is a task that owns its state and a channel's end. The channel is flume's, and could be
+//! anybody's: whoever sends, the actor goes on at home.
 
 use std::collections::HashSet;
 use std::rc::Rc;

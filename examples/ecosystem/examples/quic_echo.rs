@@ -2,9 +2,9 @@
 //!
 //!     cargo run --release --example quic_echo -- 4433 certificate.pem
 //!
-//! It writes its certificate, made for this run, to the file. Any QUIC client will do that trusts it, says `echo` as
-//! application protocol and opens streams in both directions; without a port it is its own client and prints
-//! `quic_echo: 5 bytes came back to loop 1: hello`, or to loop 0.
+//! It writes its certificate, made for this run, to the file. Any QUIC client will do that trusts
+//! it, says `echo` as application protocol and opens streams in both directions; without a port it
+//! is its own client and prints `quic_echo: 5 bytes came back to loop 1: hello`, or to loop 0.
 
 use std::net::UdpSocket;
 use std::sync::Arc;

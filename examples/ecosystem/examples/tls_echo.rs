@@ -1,7 +1,8 @@
 //! An echo server behind TLS: rustls on our streams, by the feature `tokio-io`.
 //!
 //!     cargo run --release --example tls_echo -- 8443 certificate.pem
-//!     openssl s_client -connect 127.0.0.1:8443 -servername localhost -CAfile certificate.pem -verify_return_error
+//!     openssl s_client -connect 127.0.0.1:8443 -servername localhost -CAfile certificate.pem
+//!     -verify_return_error
 //!
 //! It writes its certificate, made for this run, to the file, and echoes what is typed into openssl.
 

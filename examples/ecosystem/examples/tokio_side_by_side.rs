@@ -7,8 +7,9 @@
 //!     on loop 0: 200 OK, hello from loop 1
 //!     on a thread of tokio: loop 1 says 42
 //!
-//! reqwest wants tokio around it: each loop's thread enters the runtime when it starts, and leaves it when it ends. So
-//! its request is made on our loop, while its connection is a task of tokio's. The other way round nothing is needed.
+//! reqwest wants tokio around it: each loop's thread enters the runtime when it starts, and leaves
+//! it when it ends. So its request is made on our loop, while its connection is a task of tokio's.
+//! The other way round nothing is needed.
 
 use std::convert::Infallible;
 use std::sync::LazyLock;

@@ -130,7 +130,8 @@ macro_rules! across {
 
 /// A case of loopgroup alone, on so many loops.
 macro_rules! loops {
-    ($workload:literal, $loops:literal, [$($arg:expr),*], $key:literal, $title:literal, $unit:literal, $better:ident) => {
+    ($workload:literal, $loops:literal, [$($arg:expr),*], $key:literal, $title:literal,
+        $unit:literal, $better:ident) => {
         Case {
             who: LoopgroupOnly,
             ..case(

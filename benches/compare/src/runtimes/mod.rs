@@ -2,9 +2,9 @@
 //!
 //! - A runtime is a marker type with [`Spawn`]: functions without `self`, as in user code that finds its
 //!   runtime around it.
-//! - Beside the trait each has functions of its own, `run` and `run_then_drop`. They are not in a trait since their
-//!   bounds differ: a future for a work-stealing runtime must be `Send`, and that it is can be told only where
-//!   the runtime is known. [`with_runtime!`] is that place.
+//! - Beside the trait each has functions of its own, `run` and `run_then_drop`. They are not in a
+//!   trait since their bounds differ: a future for a work-stealing runtime must be `Send`, and that
+//!   it is can be told only where the runtime is known. [`with_runtime!`] is that place.
 //! - A runtime that has no way to be given work from another thread is fed through a channel ([`fed`]).
 
 mod compio;

@@ -1,6 +1,7 @@
 //! quinn's runtime on loopgroup: its tasks on our loops, its timers on theirs, its socket in our selector.
 //!
-//! - The endpoint's task has one home and every connection's task has one; the socket belongs to the endpoint's.
+//! - The endpoint's task has one home and every connection's task has one; the socket belongs to
+//!   the endpoint's.
 //! - After a shutdown of the group quinn's tasks are dropped, and its futures end with an error.
 
 mod socket;

@@ -1,4 +1,5 @@
-//! Locks and signals of other crates, contended between two loops: nothing is lost, and everybody stays at home.
+//! Locks and signals of other crates, contended between two loops: nothing is lost, and everybody
+//! stays at home.
 
 use std::cell::Cell;
 use std::future::Future;
