@@ -49,10 +49,13 @@ pub(crate) type Mail = Batch<Runnable, Message>;
 /// The inbox of a loop with its lock held, and so the loop's life.
 pub(crate) type InboxGuard<'a> = inbox::InboxGuard<'a, Runnable, Message, Life>;
 
+/// Makes a task on its home loop.
+pub(crate) type MakeTask = dyn FnOnce(&Arc<Shared>) -> Runnable + Send;
+
 /// A message to the loop itself.
 pub(crate) enum Message {
     /// Makes a task that need not be `Send`, on the loop. The task is counted when the message is accepted.
-    Make(Box<dyn FnOnce(&Arc<Shared>) -> Runnable + Send>),
+    Make(Box<MakeTask>),
     /// The last handle of a loop-bound value was dropped.
     Unbind(arena::ArenaKey),
     /// A timer of this loop was dropped or reset on another thread.
