@@ -174,9 +174,9 @@ impl<F> From<Rejected<F>> for io::Error {
 /// assert_eq!(*error.into_panic().downcast::<&str>().unwrap(), "boom");
 /// # std::io::Result::Ok(())
 /// ```
-pub struct JoinError(Repr);
+pub struct JoinError(JoinFailure);
 
-enum Repr {
+enum JoinFailure {
     Panic {
         // A payload is Send but not Sync; the lock makes the error Sync without unsafe code.
         payload: Mutex<Box<dyn Any + Send>>,
@@ -191,18 +191,18 @@ impl JoinError {
         payload: Box<dyn Any + Send>,
         location: &'static Location<'static>,
     ) -> JoinError {
-        JoinError(Repr::Panic {
+        JoinError(JoinFailure::Panic {
             payload: Mutex::new(payload),
             location,
         })
     }
 
     pub(crate) fn cancelled() -> JoinError {
-        JoinError(Repr::Cancelled)
+        JoinError(JoinFailure::Cancelled)
     }
 
     pub(crate) fn rejected(reason: RejectReason) -> JoinError {
-        JoinError(Repr::Rejected(reason))
+        JoinError(JoinFailure::Rejected(reason))
     }
 
     /// Returns whether the task panicked, in its poll or in its destructor after that.
@@ -219,7 +219,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_panic(&self) -> bool {
-        matches!(self.0, Repr::Panic { .. })
+        matches!(self.0, JoinFailure::Panic { .. })
     }
 
     /// Returns whether the task was accepted and then cancelled, by its handle or by a shutdown.
@@ -234,7 +234,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.0, Repr::Cancelled)
+        matches!(self.0, JoinFailure::Cancelled)
     }
 
     /// Returns whether the task was refused and never accepted.
@@ -249,7 +249,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_rejected(&self) -> bool {
-        matches!(self.0, Repr::Rejected(_))
+        matches!(self.0, JoinFailure::Rejected(_))
     }
 
     /// Returns why the task was refused, if it was.
@@ -266,7 +266,7 @@ impl JoinError {
     /// ```
     pub fn reject_reason(&self) -> Option<RejectReason> {
         match self.0 {
-            Repr::Rejected(reason) => Some(reason),
+            JoinFailure::Rejected(reason) => Some(reason),
             _ => None,
         }
     }
@@ -314,7 +314,7 @@ impl JoinError {
     /// ```
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
         match self.0 {
-            Repr::Panic { payload, .. } => Ok(payload.into_inner()),
+            JoinFailure::Panic { payload, .. } => Ok(payload.into_inner()),
             other => Err(JoinError(other)),
         }
     }
@@ -323,13 +323,15 @@ impl JoinError {
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Repr::Panic { payload, location } => f
+            JoinFailure::Panic { payload, location } => f
                 .debug_struct("JoinError::Panic")
                 .field("message", &panic_message(payload))
                 .field("spawned_at", &format_args!("{location}"))
                 .finish(),
-            Repr::Cancelled => f.write_str("JoinError::Cancelled"),
-            Repr::Rejected(reason) => f.debug_tuple("JoinError::Rejected").field(reason).finish(),
+            JoinFailure::Cancelled => f.write_str("JoinError::Cancelled"),
+            JoinFailure::Rejected(reason) => {
+                f.debug_tuple("JoinError::Rejected").field(reason).finish()
+            }
         }
     }
 }
@@ -337,12 +339,12 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Repr::Panic { payload, location } => {
+            JoinFailure::Panic { payload, location } => {
                 let message = panic_message(payload);
                 write!(f, "task spawned at {location} panicked: {message}")
             }
-            Repr::Cancelled => f.write_str("task was cancelled"),
-            Repr::Rejected(reason) => write!(f, "task was refused: {reason}"),
+            JoinFailure::Cancelled => f.write_str("task was cancelled"),
+            JoinFailure::Rejected(reason) => write!(f, "task was refused: {reason}"),
         }
     }
 }
@@ -358,9 +360,9 @@ impl Error for JoinError {}
 impl From<JoinError> for io::Error {
     fn from(error: JoinError) -> io::Error {
         let kind = match &error.0 {
-            Repr::Rejected(reason) => reason.kind(),
+            JoinFailure::Rejected(reason) => reason.kind(),
             // Not `Interrupted`: readers of the standard library retry that without a word.
-            Repr::Cancelled | Repr::Panic { .. } => io::ErrorKind::Other,
+            JoinFailure::Cancelled | JoinFailure::Panic { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

@@ -16,14 +16,14 @@ use crate::task::harness::Outcome;
 use crate::unwind::{contain, contain_drop};
 
 /// A job that is ready to run.
-pub(crate) type Runnable = async_task::Runnable<()>;
+pub(crate) type JobRunnable = async_task::Runnable<()>;
 
 /// Creates a job from a closure.
 pub(crate) fn new<F, T>(
     call: F,
     location: &'static Location<'static>,
     count: impl Fn(TaskEnd) + Send + 'static,
-) -> (Runnable, FallibleTask<Outcome<T>, ()>)
+) -> (JobRunnable, FallibleTask<Outcome<T>, ()>)
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,

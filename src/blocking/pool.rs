@@ -18,7 +18,7 @@ use std::io;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use crate::blocking::job::{self, Runnable};
+use crate::blocking::job::{self, JobRunnable};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::counters::TaskEnd;
@@ -268,7 +268,7 @@ impl Pool {
 
     /// Closes the pool if its shutdown terms are met; returns the jobs that this cancels, for
     /// [`Pool::drop_cancelled`] once the lock is released.
-    fn close_if_due(&self, inner: &mut PoolState) -> VecDeque<Runnable> {
+    fn close_if_due(&self, inner: &mut PoolState) -> VecDeque<JobRunnable> {
         if inner.cause.is_some() {
             return VecDeque::new();
         }
@@ -289,7 +289,7 @@ impl Pool {
     }
 
     /// Drops cancelled jobs, without the lock: their destructors are user code.
-    fn drop_cancelled(&self, jobs: VecDeque<Runnable>) {
+    fn drop_cancelled(&self, jobs: VecDeque<JobRunnable>) {
         if jobs.is_empty() {
             return;
         }

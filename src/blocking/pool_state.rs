@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use crate::blocking::job::Runnable;
+use crate::blocking::job::JobRunnable;
 use crate::clock::earlier;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownTerms};
 use crate::report::{EndCause, Figures};
@@ -20,7 +20,7 @@ const MAX_EMPTY_CAPACITY: usize = 1024;
 
 /// The state of a pool.
 pub(super) struct PoolState {
-    pub(super) queue: VecDeque<Runnable>,
+    pub(super) queue: VecDeque<JobRunnable>,
     /// Workers that wait for a job.
     pub(super) idle: usize,
     /// Workers that were started and have not checked the queue yet.
@@ -91,7 +91,7 @@ impl PoolState {
     }
 
     /// Removes the oldest queued job.
-    pub(super) fn next_job(&mut self) -> Option<Runnable> {
+    pub(super) fn next_job(&mut self) -> Option<JobRunnable> {
         let job = self.queue.pop_front();
         if self.queue.is_empty() && self.queue.capacity() > MAX_EMPTY_CAPACITY {
             self.queue = VecDeque::new();

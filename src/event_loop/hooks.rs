@@ -87,7 +87,7 @@ impl Hooks {
     }
 
     /// Removes all hooks; none of them will run.
-    pub(crate) fn take(&mut self) -> Vec<Hook> {
+    pub(crate) fn take_all(&mut self) -> Vec<Hook> {
         self.waiting.drain(..).map(|(_, hook)| hook).collect()
     }
 

@@ -41,7 +41,7 @@ pub(crate) trait Gate {
 /// The mailbox.
 #[derive(Debug)]
 pub(crate) struct Inbox<T, N, G> {
-    state: Mutex<State<T, N, G>>,
+    state: Mutex<InboxState<T, N, G>>,
     /// Notified when the gate moves and a thread may wait for that.
     moved: Condvar,
     /// What the gate shows.
@@ -82,7 +82,7 @@ pub(crate) enum Sender {
 struct Shown(AtomicU8);
 
 #[derive(Debug)]
-struct State<T, N, G> {
+struct InboxState<T, N, G> {
     mail: Batch<T, N>,
     /// The loop was asked to take a turn, with nothing to deliver.
     nudged: bool,
@@ -138,7 +138,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     pub(crate) fn new(gate: G) -> Inbox<T, N, G> {
         Inbox {
             shown: Shown(AtomicU8::new(gate.shown())),
-            state: Mutex::new(State {
+            state: Mutex::new(InboxState {
                 mail: Batch::new(),
                 nudged: false,
                 urgent: false,
@@ -243,7 +243,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     }
 
     /// Tells the loop, with the lock held, that something is inside.
-    fn delivered(&self, state: &mut State<T, N, G>, urgency: Urgency) -> Ring {
+    fn delivered(&self, state: &mut InboxState<T, N, G>, urgency: Urgency) -> Ring {
         // Release pairs with the Acquire in `drain`; the lock that follows there orders the rest.
         self.mail.store(true, Ordering::Release);
         let urgent = match urgency {
@@ -330,7 +330,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
 /// The mailbox with its lock held: its gate, and what is inside.
 pub(crate) struct InboxGuard<'a, T, N, G: Gate> {
     inbox: &'a Inbox<T, N, G>,
-    state: MutexGuard<'a, State<T, N, G>>,
+    state: MutexGuard<'a, InboxState<T, N, G>>,
 }
 
 impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {

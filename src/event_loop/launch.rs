@@ -274,7 +274,7 @@ impl Shared {
         }
         let driver = guard.edit(|life| life.seal_unstarted());
         let (hooks, terms, start_error) =
-            guard.edit(|life| (life.hooks.take(), life.terms(), life.start_error));
+            guard.edit(|life| (life.hooks.take_all(), life.terms(), life.start_error));
         let mail = guard.take();
         self.cancel_mail(&mail);
         guard.moved();

@@ -41,7 +41,7 @@ impl Live {
     }
 
     /// Removes all wakers, to be woken with no borrow held.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waker> + use<> {
         let wakers = std::mem::take(&mut self.wakers);
         wakers.into_iter().map(|(_, waker)| waker)
     }

@@ -198,11 +198,11 @@ impl Local {
     /// Wakes the tasks of due timers.
     pub(crate) fn wake_timed(&self, woken: &mut Vec<Waker>) {
         self.shared.gauges.timers_fired.add(woken.len() as u64);
-        self.wake_all(Waking::Timer, woken);
+        self.wake_into(Waking::Timer, woken);
     }
 
     /// Wakes tasks into the queue that `why` selects.
-    fn wake_all(&self, why: Waking, woken: &mut Vec<Waker>) {
+    fn wake_into(&self, why: Waking, woken: &mut Vec<Waker>) {
         // Calls nest: a task that is dropped may wake the next waiter of its socket.
         let outer = self.waking.replace(why);
         self.shared.panics.wake_all(woken.drain(..));
@@ -211,7 +211,7 @@ impl Local {
 
     /// Wakes tasks whose descriptors are ready: I/O work.
     pub(crate) fn wake_ready(&self, ready: &mut Vec<Waker>) {
-        self.wake_all(Waking::Io, ready);
+        self.wake_into(Waking::Io, ready);
     }
 
     /// Closes every channel of the loop; tasks that wait for one are woken and get an error.
@@ -365,6 +365,6 @@ impl Local {
 
     /// Takes the wakers of all live tasks out of the table: nothing will be polled any more.
     pub(crate) fn take_live(&self) -> impl Iterator<Item = Waker> + use<> {
-        self.live.borrow_mut().take()
+        self.live.borrow_mut().take_all()
     }
 }

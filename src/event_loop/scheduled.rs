@@ -63,7 +63,7 @@ impl EventLoop {
         let deadline = self.deadline_after(delay);
         let state = Arc::new(ScheduledState::default());
         let task = Delayed {
-            timer: Timer::new(deadline, &state),
+            timer: ClosureTimer::new(deadline, &state),
             call: Some(call),
         };
         let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
@@ -160,7 +160,7 @@ impl EventLoop {
         let deadline = self.deadline_after(initial);
         let state = Arc::new(ScheduledState::default());
         let task = Periodic {
-            timer: Timer::new(deadline, &state),
+            timer: ClosureTimer::new(deadline, &state),
             rhythm,
             call,
         };
@@ -309,14 +309,14 @@ impl<T> fmt::Debug for Scheduled<T> {
 }
 
 /// The timer of a scheduled closure.
-struct Timer {
+struct ClosureTimer {
     sleep: Sleep,
     state: Arc<ScheduledState>,
 }
 
-impl Timer {
-    fn new(deadline: Option<Instant>, state: &Arc<ScheduledState>) -> Timer {
-        Timer {
+impl ClosureTimer {
+    fn new(deadline: Option<Instant>, state: &Arc<ScheduledState>) -> ClosureTimer {
+        ClosureTimer {
             sleep: Sleep::at(deadline, TimerKind::Scheduled),
             state: Arc::clone(state),
         }
@@ -346,7 +346,7 @@ impl Timer {
     }
 }
 
-impl Drop for Timer {
+impl Drop for ClosureTimer {
     fn drop(&mut self) {
         self.state.end();
     }
@@ -355,7 +355,7 @@ impl Drop for Timer {
 struct Delayed<F> {
     call: Option<F>,
     /// Dropped last: its drop records the end.
-    timer: Timer,
+    timer: ClosureTimer,
 }
 
 // The closure is moved out before it is called and never pinned.
@@ -375,7 +375,7 @@ struct Periodic<F> {
     call: F,
     rhythm: Rhythm,
     /// Dropped last: its drop records the end.
-    timer: Timer,
+    timer: ClosureTimer,
 }
 
 #[derive(Clone, Copy, Debug)]

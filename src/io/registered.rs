@@ -108,7 +108,7 @@ impl<T: AsFd> Registered<T> {
 
     /// Deregisters the descriptor and returns the value that owns it; it stays non-blocking.
     pub fn into_inner(mut self) -> T {
-        self.watched.end();
+        self.watched.deregister();
         self.io.take().expect("present until into_inner")
     }
 
@@ -222,7 +222,7 @@ impl<T: AsFd> Registered<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        self.watched.end();
+        self.watched.deregister();
         self.watched = Arc::default();
         self.watched.register(event_loop.shared(), self.as_raw_fd())
     }
@@ -345,7 +345,7 @@ impl<T: AsFd> Drop for Registered<T> {
     fn drop(&mut self) {
         // `None` after `into_inner`, which has deregistered it.
         if self.io.is_some() {
-            self.watched.end();
+            self.watched.deregister();
         }
     }
 }

@@ -112,7 +112,7 @@ impl Watched {
     }
 
     /// Removes the descriptor from the table; afterwards the caller may close it.
-    pub(crate) fn end(&self) {
+    pub(crate) fn deregister(&self) {
         let registration = self.registration.lock();
         let Some((home, token)) = registration
             .as_ref()

@@ -64,7 +64,7 @@ impl Home {
 
     /// Removes the timers that were dropped or reset on other threads.
     fn collect(&self) {
-        for (key, away) in self.letters.take() {
+        for (key, away) in self.letters.drain() {
             let waker = self.timers.cancel(key);
             let panics = PanicReporter::STDERR;
             match away {
@@ -186,7 +186,7 @@ impl Letterbox {
         self.count.load(Ordering::Relaxed) >= COLLECT_THRESHOLD
     }
 
-    pub(super) fn take(&self) -> Vec<(TimerKey, Away)> {
+    pub(super) fn drain(&self) -> Vec<(TimerKey, Away)> {
         let mut state = self.state.lock();
         self.count.store(0, Ordering::Relaxed);
         std::mem::take(&mut state.letters)

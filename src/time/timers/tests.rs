@@ -130,9 +130,9 @@ fn a_home_is_registered_until_it_is_left() {
     assert_eq!(timers.home(), home);
     let key = timers.arm(None, noop(), TimerKind::Sleep);
     home.notify(key, Away::Dropped);
-    assert_eq!(letters.take(), [(key, Away::Dropped)]);
+    assert_eq!(letters.drain(), [(key, Away::Dropped)]);
     home.deregister();
     home.notify(key, Away::Reset);
-    assert_eq!(letters.take(), []);
+    assert_eq!(letters.drain(), []);
     assert!(!HOMES.lock().contains_key(&home), "its entry is removed");
 }
