@@ -141,7 +141,9 @@ impl Driver {
         match self {
             // Only the bell could be ready, and this loop is awake.
             Driver::Park(_) => Ok(()),
-            Driver::Io(reactor) => reactor.turn(port, Some(Duration::ZERO), ready).map(drop),
+            Driver::Io(reactor) => reactor
+                .poll_once(port, Some(Duration::ZERO), ready)
+                .map(drop),
         }
     }
 }
@@ -199,7 +201,7 @@ impl Reactor {
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
-        let PollOutcome::Empty = self.turn(port, timeout, ready)? else {
+        let PollOutcome::Empty = self.poll_once(port, timeout, ready)? else {
             return Ok(());
         };
         // The clock is read only if the wait ended without events.
@@ -215,7 +217,7 @@ impl Reactor {
     }
 
     /// Calls the selector once.
-    fn turn<W: Borrow<Source>>(
+    fn poll_once<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
         timeout: Option<Duration>,
