@@ -42,7 +42,11 @@ where
 {
     // The chooser is user code: it is called with no borrow of the context.
     if let Some(local) = context::current() {
-        let spawned = GroupCore::of(&local).spawn(future, Location::caller());
+        let core = GroupCore::of(&local);
+        if let [only] = &*core.loops {
+            return only.spawn(future); // there is no choice
+        }
+        let spawned = core.spawn(future, Location::caller());
         return spawned.unwrap_or_else(Refused::into_handle);
     }
     match entered_group() {

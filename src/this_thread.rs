@@ -14,8 +14,8 @@ use crate::sync::thread_local;
 struct ThisThread {
     /// Address of the shared half of the loop that runs on this thread; null if there is none.
     home: Cell<*const ()>,
-    /// Index of that loop.
-    index: Cell<usize>,
+    /// Index of that loop, until its context is destroyed: then a wait does not block it.
+    index: Cell<Option<usize>>,
     /// Data pointer of the waker that this crate polls with; identifies our own wakers, which never panic.
     own_waker: Cell<*const ()>,
     exit: Cell<Exit>,
@@ -35,19 +35,32 @@ thread_local! {
     static THIS: ThisThread = const {
         ThisThread {
             home: Cell::new(ptr::null()),
-            index: Cell::new(0),
+            index: Cell::new(None),
             own_waker: Cell::new(ptr::null()),
             exit: Cell::new(Exit::No),
         }
     };
 }
 
-/// Notes that a loop runs on this thread, or with a null address that none does.
+/// Notes that the loop whose shared half has this address runs on this thread.
 pub(crate) fn set_loop(home: *const (), index: usize) {
     THIS.with(|this| {
         this.home.set(home);
-        this.index.set(index);
+        this.index.set(Some(index));
     });
+}
+
+/// Notes that no loop runs on this thread.
+pub(crate) fn clear_loop() {
+    THIS.with(|this| {
+        this.home.set(ptr::null());
+        this.index.set(None);
+    });
+}
+
+/// Notes that the loop's context is destroyed: a task has called `exit`.
+pub(crate) fn context_destroyed() {
+    THIS.with(|this| this.index.set(None));
 }
 
 /// Whether the loop whose shared half has this address runs on this thread.
@@ -66,9 +79,8 @@ pub(crate) fn is_loop() -> bool {
 #[track_caller]
 pub(crate) fn refuse_on_loop(what: &str) {
     let index = THIS.with(|this| match this.exit.get() {
-        _ if !this.home.get().is_null() => Some(this.index.get()),
-        Exit::Loop(index) => Some(index),
-        Exit::No | Exit::Thread => None,
+        Exit::Loop(index) => this.index.get().or(Some(index)),
+        Exit::No | Exit::Thread => this.index.get(),
     });
     if let Some(index) = index {
         panic!(

@@ -26,6 +26,13 @@ struct LoopHere {
     refused_by: RefCell<Option<Arc<Shared>>>,
 }
 
+impl Drop for LoopHere {
+    fn drop(&mut self) {
+        // A task has called `exit`: a wait in a later thread-local destructor does not block this loop.
+        this_thread::context_destroyed();
+    }
+}
+
 thread_local! {
     static HERE: LoopHere = const {
         LoopHere {
@@ -70,7 +77,7 @@ pub(crate) struct LoopGuard {
 
 impl Drop for LoopGuard {
     fn drop(&mut self) {
-        this_thread::set_loop(ptr::null(), 0);
+        this_thread::clear_loop();
         let local = HERE.try_with(|here| here.current.take());
         drop(local);
         drop(set_refused_by(self.refused_by.take()));
@@ -89,7 +96,7 @@ pub(crate) fn may_be_loop() -> bool {
 /// Returns `None` while thread-locals are destroyed: then no loop can run here.
 pub(crate) fn step_out() -> Option<Outside> {
     let local = HERE.try_with(|here| here.current.take()).ok()?;
-    this_thread::set_loop(ptr::null(), 0);
+    this_thread::clear_loop();
     Some(Outside { local })
 }
 
@@ -156,13 +163,15 @@ pub(crate) fn refused_by() -> Option<Arc<Shared>> {
         .flatten()
 }
 
-/// Reports panics of this thread: through the loop that refused a task, the loop of this thread, or
-/// on stderr.
+/// Reports panics of wakers and callbacks on this thread: through its loop, or on stderr.
 pub(crate) fn panics() -> PanicReporter {
-    refused_by()
-        .map(|shared| shared.panics.clone())
-        .or_else(|| with_local(|local| local.shared.panics.clone()))
-        .unwrap_or(PanicReporter::STDERR)
+    with_local(|local| local.shared.panics.clone()).unwrap_or(PanicReporter::STDERR)
+}
+
+/// Reports panics of destructors on this thread: through the loop that refused a task, or as
+/// [`panics`].
+pub(crate) fn panics_in_drop() -> PanicReporter {
+    refused_by().map_or_else(panics, |shared| shared.panics.clone())
 }
 
 /// Wakes the next waiter of a socket: I/O work, ahead of other work, if it is a task of this loop.

@@ -82,7 +82,7 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn in_event_loop(&self) -> bool {
-        context::is_home(&self.shared)
+        context::with_home(&self.shared, |_| ()).is_some()
     }
 
     /// Returns the loop's index in its group.

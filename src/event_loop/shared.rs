@@ -193,7 +193,9 @@ impl Shared {
 
     /// Has the loop take a turn: something has changed that it checks in every turn.
     pub(crate) fn nudge(&self) {
-        self.ring_if_needed(self.inbox.lock().nudge());
+        // The lock is released first: a ring that fails takes it again.
+        let ring = self.inbox.lock().nudge();
+        self.ring_if_needed(ring);
     }
 
     /// Leaves a message for the loop.

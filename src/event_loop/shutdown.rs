@@ -36,6 +36,7 @@ use crate::reactor::Driver;
 use crate::report::EndCause;
 use crate::sync::{Arc, thread};
 use crate::trace;
+use crate::unwind::contain;
 
 impl Shared {
     /// Requests the shutdown of this loop alone.
@@ -254,9 +255,13 @@ fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
 fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     let next = || local.shared.inbox.lock().edit(|life| life.hooks.pop(fence));
     while let Some(Hook { call, location }) = next() {
-        let site = PanicSite::ShutdownHook;
-        let returned = local.shared.panics.call_from(site, Some(location), call);
-        local.shared.counters.hook_run(returned.is_none());
+        let result = contain(call);
+        // Counted before it is reported: the handler of panics may read the counters.
+        local.shared.counters.hook_run(result.is_err());
+        if let Err(payload) = result {
+            let (site, location) = (PanicSite::ShutdownHook, Some(location));
+            local.shared.panics.report(site, payload, location);
+        }
         if is_over() {
             local.shared.inbox.lock().edit(|life| life.hooks.rest());
             return true;

@@ -20,6 +20,7 @@ use crate::task::closure::Closure;
 use crate::task::join::JoinHandle;
 use crate::task::lazy::Lazy;
 use crate::task::stand_in::StandIn;
+use crate::unwind::contain;
 
 impl EventLoop {
     /// Spawns a future on this loop.
@@ -243,7 +244,8 @@ impl EventLoop {
         if !context::is_home(shared) {
             return self.execute(call);
         }
-        if !shared.is_open() {
+        // Not without a context, either: a task has called `exit`, and thread-locals are being destroyed.
+        if context::with_home(shared, |local| local.shared.is_open()) != Some(true) {
             let reason = RejectReason::ShutDown;
             shared.note_refusal(reason, location);
             return Err(Rejected::new(call, reason));
@@ -251,14 +253,16 @@ impl EventLoop {
         let counters = &shared.counters;
         counters.accept_local();
         counters.begin();
-        let mut end = TaskEnd::Panicked;
-        shared
-            .panics
-            .call_from(PanicSite::Task, Some(location), || {
-                call();
-                end = TaskEnd::Completed;
-            });
-        counters.end(end);
+        // Counted before it is reported: the handler of panics may read the counters.
+        match contain(call) {
+            Ok(()) => counters.end(TaskEnd::Completed),
+            Err(payload) => {
+                counters.end(TaskEnd::Panicked);
+                shared
+                    .panics
+                    .report(PanicSite::Task, payload, Some(location));
+            }
+        }
         Ok(())
     }
 

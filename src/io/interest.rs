@@ -1,5 +1,6 @@
 //! Which readiness an operation needs.
 
+use std::fmt;
 use std::ops::BitOr;
 
 use crate::reactor::direction::Direction;
@@ -14,8 +15,9 @@ use crate::reactor::direction::Direction;
 /// let both = Interest::READABLE | Interest::WRITABLE;
 /// assert!(both.is_readable() && both.is_writable());
 /// assert!(!Interest::READABLE.is_writable());
+/// assert_eq!(format!("{both:?}"), "READABLE | WRITABLE");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interest(u8);
 
 const READABLE: u8 = 1;
@@ -34,6 +36,25 @@ impl Interest {
     #[must_use]
     pub const fn add(self, other: Interest) -> Interest {
         Interest(self.0 | other.0)
+    }
+
+    /// Returns the interests that are not in `other`; `None` if none is left.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::io::Interest;
+    ///
+    /// let both = Interest::READABLE | Interest::WRITABLE;
+    /// assert_eq!(both.remove(Interest::WRITABLE), Some(Interest::READABLE));
+    /// assert_eq!(Interest::READABLE.remove(both), None);
+    /// ```
+    #[must_use]
+    pub const fn remove(self, other: Interest) -> Option<Interest> {
+        match self.0 & !other.0 {
+            0 => None,
+            left => Some(Interest(left)),
+        }
     }
 
     /// Says whether the operation reads.
@@ -58,6 +79,22 @@ impl Interest {
             reads.then_some(Direction::Read),
             self.is_writable().then_some(Direction::Write),
         ]
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (self.is_readable(), "READABLE"),
+            (self.is_writable(), "WRITABLE"),
+            (self.is_priority(), "PRIORITY"),
+        ];
+        let set = names.into_iter().filter(|(is_set, _)| *is_set);
+        for (place, (_, name)) in set.enumerate() {
+            let separator = if place == 0 { "" } else { " | " };
+            write!(f, "{separator}{name}")?;
+        }
+        Ok(())
     }
 }
 

@@ -107,7 +107,7 @@ impl<F: Future> Harness<F> {
     fn drop_unfinished(self: Pin<&mut Self>) {
         let location = self.location;
         if let Err(payload) = self.end(TaskEnd::Cancelled) {
-            context::panics().report(PanicSite::Destructor, payload, Some(location));
+            context::panics_in_drop().report(PanicSite::Destructor, payload, Some(location));
         }
     }
 
@@ -128,7 +128,7 @@ impl<F: Future> Harness<F> {
             self.end(TaskEnd::Panicked)
         };
         if let Err(second) = second {
-            context::panics().report(PanicSite::Destructor, second, Some(location));
+            context::panics_in_drop().report(PanicSite::Destructor, second, Some(location));
         }
         Outcome::panicked(payload, location)
     }
@@ -249,7 +249,7 @@ impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             if let Err(payload) = contain_drop(value) {
-                context::panics().report(PanicSite::Destructor, payload, None);
+                context::panics_in_drop().report(PanicSite::Destructor, payload, None);
             }
         }
     }

@@ -373,3 +373,25 @@ fn a_task_that_ends_the_process_may_leave_a_thread_local_that_wakes_another() {
         ended.unwrap()
     });
 }
+
+#[test]
+fn a_task_that_ends_the_process_may_leave_a_thread_local_that_waits_for_a_group() {
+    let test = "a_task_that_ends_the_process_may_leave_a_thread_local_that_waits_for_a_group";
+    if !is_child() {
+        let output = in_child(test);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{text}");
+        assert!(text.contains("waited, 2 loops"), "{text}");
+        return;
+    }
+    within(|| {
+        let group = util::group(2);
+        group.start().unwrap();
+        // Used before the loop's own thread-locals, so it is destroyed after them.
+        at_exit(move || {
+            let report = group.shutdown_now().wait();
+            eprintln!("waited, {} loops", report.loops().len());
+        });
+        loopgroup::run(async { std::process::exit(7) }).unwrap()
+    });
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::io::Registered;
 use loopgroup::net::{self, Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener};
-use loopgroup::{EndCause, EventLoopGroup, LoopState, RejectReason, yield_now};
+use loopgroup::{EndCause, EventLoop, EventLoopGroup, LoopState, RejectReason, yield_now};
 
 use crate::util::{self, Door, DropCount, TempPath, alone, eventually, tid_of, within};
 
@@ -550,4 +550,46 @@ fn threads_of_a_blocking_group_that_retire_give_their_stacks_back() {
             assert_eq!(report.completed(), THREADS as u64 + 1);
         },
     );
+}
+
+/// Descriptors of bells: what producers write to.
+fn bells() -> Vec<RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let is_bell = |path: &std::path::Path| {
+        std::fs::read_link(path).is_ok_and(|link| link.to_string_lossy().contains("eventfd"))
+    };
+    entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| is_bell(path))
+        .map(|path| path.file_name().unwrap().to_str().unwrap().parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn a_wake_whose_ring_fails_returns_and_locks_nothing() {
+    alone("a_wake_whose_ring_fails_returns_and_locks_nothing", || {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel::<(EventLoop, std::task::Waker)>();
+        let wakes = thread::spawn(move || {
+            let (ev, waker) = receiver.recv().unwrap();
+            // Each time that it finds the loop asleep, it rings in vain; it has to come back from that.
+            while ev.metrics().wakeup_calls() < 3 {
+                waker.wake_by_ref();
+                thread::yield_now();
+            }
+        });
+        let ran = loopgroup::run(async {
+            let waker = std::future::poll_fn(|cx| std::task::Poll::Ready(cx.waker().clone())).await;
+            for bell in bells() {
+                break_selector(bell, &full);
+            }
+            sender.send((EventLoop::current().unwrap(), waker)).unwrap();
+            // No bell wakes this loop any more, but timers do.
+            while !wakes.is_finished() {
+                loopgroup::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        ran.unwrap();
+        wakes.join().unwrap();
+    });
 }

@@ -1148,3 +1148,46 @@ fn a_refused_init_is_handed_back_and_a_key_leads_to_its_loop() {
         assert_eq!(loopgroup::block_on(refused.into_inner()()), 8);
     });
 }
+
+#[test]
+fn a_group_of_one_loop_does_not_ask_its_chooser() {
+    within(|| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .chooser(move |_: &loopgroup::GroupView<'_>| counter.fetch_add(1, Ordering::SeqCst))
+            .build()
+            .unwrap();
+        let inner = group.loops()[0].spawn(async { loopgroup::spawn(async { 7 }).await.unwrap() });
+        assert_eq!(group.block_on(inner).unwrap(), 7);
+        assert_eq!(group.block_on(group.spawn(async { 8 })).unwrap(), 8);
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_panic_is_counted_before_its_handler_is_called() {
+    within(|| {
+        let (seen, sees) = std::sync::mpsc::channel();
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .on_panic(move |panic| {
+                let ev = loopgroup::EventLoop::current().unwrap();
+                seen.send((panic.site(), ev.metrics().panicked(), ev.live_tasks()))
+                    .unwrap();
+            })
+            .build()
+            .unwrap();
+        let ev = group.loops()[0].clone();
+        let dispatching = ev.clone();
+        let task = ev.spawn(async move {
+            dispatching
+                .dispatch(|| panic!("a closure that runs at once"))
+                .unwrap();
+        });
+        group.block_on(task).unwrap();
+        let (site, panicked, live) = sees.recv().unwrap();
+        assert_eq!((site, panicked, live), (loopgroup::PanicSite::Task, 1, 1));
+    });
+}

@@ -231,7 +231,7 @@ impl<H> Drop for ServerCore<H> {
         // The handler is dropped before the server counts as ended. Its destructor is user code, and
         // this drop may run while the last connection unwinds from a panic.
         let (site, location) = (PanicSite::Destructor, Some(self.location));
-        context::panics().drop(site, location, self.handler.take());
+        context::panics_in_drop().drop(site, location, self.handler.take());
         self.state.release_acceptor_wakers();
         let wakers = self.state.end.lock().fire();
         context::panics().wake_all(wakers.into_iter().map(|(_, waker)| waker));
