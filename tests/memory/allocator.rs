@@ -42,11 +42,13 @@ pub(crate) fn allocations() -> usize {
 }
 
 /// Bytes of the process that are allocated now.
+#[cfg(target_os = "linux")]
 pub(crate) fn live_bytes() -> isize {
     LIVE.load(Ordering::SeqCst)
 }
 
 /// The most that was live since the last call, above what is live now.
+#[cfg(target_os = "linux")]
 pub(crate) fn take_peak() -> isize {
     let live = live_bytes();
     PEAK.swap(live, Ordering::SeqCst) - live

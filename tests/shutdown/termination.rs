@@ -18,7 +18,7 @@ use loopgroup::{
 };
 
 use crate::util::{
-    self, CountOnDrop, Door, DropCount, HOUR, eventually, poll_once, stall, thread_of, within,
+    CountOnDrop, Door, DropCount, HOUR, eventually, poll_once, stall, thread_of, within,
 };
 
 /// A waker that counts its wakes, and panics if it is told to.
@@ -915,9 +915,9 @@ fn break_for_good(selector: i32) {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
-    if !util::is_child() {
+    if !crate::util::is_child() {
         let test = "a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group";
-        let output = util::in_child(test);
+        let output = crate::util::in_child(test);
         assert!(output.status.success(), "{output:?}");
         return;
     }
@@ -966,8 +966,8 @@ fn a_loop_that_dies_ends_its_tasks_and_is_seen_in_the_report_of_the_group() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_drain_goes_on_when_a_sibling_dies() {
-    if !util::is_child() {
-        let output = util::in_child("a_drain_goes_on_when_a_sibling_dies");
+    if !crate::util::is_child() {
+        let output = crate::util::in_child("a_drain_goes_on_when_a_sibling_dies");
         assert!(output.status.success(), "{output:?}");
         return;
     }
