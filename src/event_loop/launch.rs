@@ -13,7 +13,9 @@
 //!   of the shutdown, or [`GRACE`] for `shutdown_now`. After that the loop ends without the thread. (If a
 //!   factory runs loops on the calling thread, at most one loop of the group can run hooks at the end: it
 //!   waits for the others.)
-//! - If hooks or submissions of other loops are lost this way, the loop ends with [`Cause::Failed`].
+//! - If hooks or submissions of other loops are lost this way, the loop ends with [`EndCause::Failed`].
+//! - The states of a start that is awaited keep two promises: a submission never waits for ever,
+//!   and neither does a shutdown, whatever a factory does with its `LoopThread`.
 //! - User code (factory, names) runs with no lock held.
 
 use std::io;

@@ -334,8 +334,8 @@ impl Local {
         self.polls.get()
     }
 
-    /// Copies the figures that are counted in cells to the gauges: once per turn and at the end, so that counting is
-    /// one instruction.
+    /// Copies the figures that are counted in cells to the gauges: once per turn and at the end, so
+    /// that counting is one instruction.
     pub(crate) fn publish(&self) {
         self.shared.gauges.polls.set(self.polls.get());
         self.shared.gauges.woken_here.set(self.woken.get());

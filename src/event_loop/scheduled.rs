@@ -5,8 +5,9 @@
 //! - A closure either runs or is cancelled, never both: each side decides by one atomic step on one word
 //!   ([`ScheduledState`]).
 //! - A cancelled closure is finished at once, or at the end of the run if it is running.
-//! - A shutdown cancels closures that are not due: such a task, polled while its loop shuts down, has the
-//!   loop drop it (see [`Local::cancel_after_poll`]).
+//! - A shutdown cancels closures that are not due: such a task, polled while its loop shuts down,
+//!   has the loop drop it (see [`Local::cancel_after_poll`]): a task can neither drop itself nor
+//!   complete, which would count it as completed.
 //! - Scheduling from another thread wakes the loop only if it would otherwise sleep past the deadline. The
 //!   task arms its timer ahead of the queue, so the closure is late by the running task, not by the queue.
 //! - A periodic closure arms a timer for every run, also for one that is already due: other tasks run in

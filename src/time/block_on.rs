@@ -8,6 +8,8 @@
 //! - Drops and resets of its timers on other threads are in a [`Letterbox`], which is emptied before each
 //!   wait, and when a timer is armed while it holds many letters. The parker is set before the letterbox is
 //!   emptied, so a letter is either seen or unparks the thread.
+//! - The letterbox keeps the promise that a timer dropped elsewhere is freed soon: a thread inside
+//!   `block_on` has no inbox.
 //! - While thread-locals are destroyed there may be no home; `block_on` then works without timers.
 
 use std::cell::{Cell, RefCell};
