@@ -127,7 +127,7 @@ impl<F: Future> Future for Timeout<F> {
 /// use loopgroup::time::{Elapsed, timeout};
 /// use std::time::Duration;
 ///
-/// async fn ring_if_needed() -> std::io::Result<u32> {
+/// async fn answer() -> std::io::Result<u32> {
 ///     Ok(timeout(Duration::from_millis(1), std::future::pending()).await?) // as an io::Error
 /// }
 ///
