@@ -17,7 +17,7 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Inbox;
 use crate::event_loop::lifecycle::Life;
 use crate::event_loop::loop_thread::LoopThread;
-use crate::event_loop::shared::{Parent, Shared, Watched};
+use crate::event_loop::shared::{LOOPS, Parent, Shared, Watched};
 use crate::group::core::{GroupCore, HandleToken, Keys};
 use crate::group::end::GroupEnd;
 use crate::group::handle::EventLoopGroup;
@@ -434,8 +434,9 @@ impl Plan {
                     callbacks,
                 });
                 let make = |(index, (driver, port))| {
-                    EventLoop::new(&Arc::new(Shared {
+                    let shared = Arc::new(Shared {
                         index,
+                        number: LOOPS.reserve(),
                         inbox: Inbox::new(Life::new(driver)),
                         port,
                         counters: Counters::default(),
@@ -447,7 +448,9 @@ impl Plan {
                         panics: PanicReporter::new(Some(index), on_panic.clone()),
                         config: Arc::clone(&config),
                         parent: Arc::clone(&parent),
-                    }))
+                    });
+                    shared.number.assign(&shared);
+                    EventLoop::new(&shared)
                 };
                 let loops: Box<[EventLoop]> = drivers.into_iter().enumerate().map(make).collect();
                 let members = loops.iter().map(|one| Arc::downgrade(one.shared()));

@@ -4,13 +4,14 @@
 //! - [`JoinError`] distinguishes panic, cancellation and refusal, and keeps the payload of a panic.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::panic::Location;
 
 use crate::sync::Mutex;
-use crate::unwind::message;
+use crate::unwind::{Payload, message};
 
 /// The reason why a submission was refused.
 ///
@@ -177,24 +178,51 @@ impl<F> From<Rejected<F>> for io::Error {
 pub struct JoinError(JoinFailure);
 
 enum JoinFailure {
-    Panic {
-        // A payload is Send but not Sync; the lock makes the error Sync without unsafe code.
-        payload: Mutex<Box<dyn Any + Send>>,
-        location: &'static Location<'static>,
-    },
+    Panic(Box<PanicRecord>),
     Cancelled,
     Rejected(RejectReason),
 }
 
-impl JoinError {
-    pub(crate) fn panic(
-        payload: Box<dyn Any + Send>,
+/// The panic of a task.
+pub(crate) struct PanicRecord {
+    // A payload is Send but not Sync; the lock makes the error Sync without unsafe code.
+    payload: Mutex<Payload>,
+    location: &'static Location<'static>,
+    name: Option<Cow<'static, str>>,
+}
+
+impl PanicRecord {
+    pub(crate) fn new(
+        payload: Payload,
         location: &'static Location<'static>,
-    ) -> JoinError {
-        JoinError(JoinFailure::Panic {
+        name: Option<Cow<'static, str>>,
+    ) -> PanicRecord {
+        PanicRecord {
             payload: Mutex::new(payload),
             location,
-        })
+            name,
+        }
+    }
+
+    /// The payload, the place of the spawn and the name of the task.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (
+        Payload,
+        &'static Location<'static>,
+        Option<Cow<'static, str>>,
+    ) {
+        (self.payload.into_inner(), self.location, self.name)
+    }
+
+    fn message(&self) -> String {
+        message(&**self.payload.lock()).to_owned()
+    }
+}
+
+impl JoinError {
+    pub(crate) fn panic(record: Box<PanicRecord>) -> JoinError {
+        JoinError(JoinFailure::Panic(record))
     }
 
     pub(crate) fn cancelled() -> JoinError {
@@ -219,7 +247,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_panic(&self) -> bool {
-        matches!(self.0, JoinFailure::Panic { .. })
+        matches!(self.0, JoinFailure::Panic(_))
     }
 
     /// Returns whether the task was accepted and then cancelled, by its handle or by a shutdown.
@@ -314,7 +342,7 @@ impl JoinError {
     /// ```
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
         match self.0 {
-            JoinFailure::Panic { payload, .. } => Ok(payload.into_inner()),
+            JoinFailure::Panic(record) => Ok(record.into_parts().0),
             other => Err(JoinError(other)),
         }
     }
@@ -323,10 +351,11 @@ impl JoinError {
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            JoinFailure::Panic { payload, location } => f
+            JoinFailure::Panic(record) => f
                 .debug_struct("JoinError::Panic")
-                .field("message", &panic_message(payload))
-                .field("spawned_at", &format_args!("{location}"))
+                .field("message", &record.message())
+                .field("name", &record.name)
+                .field("spawned_at", &format_args!("{}", record.location))
                 .finish(),
             JoinFailure::Cancelled => f.write_str("JoinError::Cancelled"),
             JoinFailure::Rejected(reason) => {
@@ -339,9 +368,13 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            JoinFailure::Panic { payload, location } => {
-                let message = panic_message(payload);
-                write!(f, "task spawned at {location} panicked: {message}")
+            JoinFailure::Panic(record) => {
+                f.write_str("task ")?;
+                if let Some(name) = &record.name {
+                    write!(f, "{name:?} ")?;
+                }
+                let (location, message) = (record.location, record.message());
+                write!(f, "spawned at {location} panicked: {message}")
             }
             JoinFailure::Cancelled => f.write_str("task was cancelled"),
             JoinFailure::Rejected(reason) => write!(f, "task was refused: {reason}"),
@@ -351,10 +384,6 @@ impl fmt::Display for JoinError {
 
 /// Copies the message of a panic, so that it is written with no lock held: the formatter may use the
 /// error again.
-fn panic_message(payload: &Mutex<Box<dyn Any + Send>>) -> String {
-    message(&**payload.lock()).to_owned()
-}
-
 impl Error for JoinError {}
 
 impl From<JoinError> for io::Error {
@@ -362,7 +391,7 @@ impl From<JoinError> for io::Error {
         let kind = match &error.0 {
             JoinFailure::Rejected(reason) => reason.kind(),
             // Not `Interrupted`: readers of the standard library retry that without a word.
-            JoinFailure::Cancelled | JoinFailure::Panic { .. } => io::ErrorKind::Other,
+            JoinFailure::Cancelled | JoinFailure::Panic(_) => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

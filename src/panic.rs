@@ -10,6 +10,7 @@ use std::fmt;
 use std::panic::Location;
 use std::task::Waker;
 
+use crate::error::PanicRecord;
 use crate::sync::Arc;
 use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop, discard, message};
@@ -99,10 +100,28 @@ impl PanicReporter {
         payload: Payload,
         location: Option<&'static Location<'static>>,
     ) {
+        self.show_named(site, payload, location, None);
+    }
+
+    /// As [`show`](PanicReporter::show), for the panic of a task.
+    #[cold]
+    pub(crate) fn show_task(&self, record: PanicRecord) {
+        let (payload, location, name) = record.into_parts();
+        self.show_named(PanicSite::Task, payload, Some(location), name.as_deref());
+    }
+
+    fn show_named(
+        &self,
+        site: PanicSite,
+        payload: Payload,
+        location: Option<&'static Location<'static>>,
+        name: Option<&str>,
+    ) {
         let panic = TaskPanic {
             site,
             payload: &*payload,
             location,
+            name,
             index: self.index,
         };
         match &self.handler {
@@ -227,6 +246,7 @@ pub struct TaskPanic<'a> {
     pub(crate) site: PanicSite,
     pub(crate) payload: &'a (dyn Any + Send),
     pub(crate) location: Option<&'static Location<'static>>,
+    pub(crate) name: Option<&'a str>,
     pub(crate) index: Option<usize>,
 }
 
@@ -273,6 +293,25 @@ impl TaskPanic<'_> {
         self.location
     }
 
+    /// Returns the name of the task, if it was [spawned with one](crate::TaskBuilder) and its own code
+    /// panicked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// let group = loopgroup::EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .on_panic(move |panic| tx.send(panic.name().map(str::to_owned)).unwrap())
+    ///     .build()?;
+    /// drop(group.task().name("session 7").spawn(async { panic!("no handle is left") }));
+    /// assert_eq!(rx.recv().unwrap().as_deref(), Some("session 7"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn name(&self) -> Option<&str> {
+        self.name
+    }
+
     /// Returns the index of the loop in its group; `None` for a [`Chooser`](crate::Chooser), which runs
     /// before there is one.
     pub fn loop_index(&self) -> Option<usize> {
@@ -286,6 +325,7 @@ impl fmt::Debug for TaskPanic<'_> {
             .field("site", &self.site)
             .field("message", &self.message())
             .field("location", &self.location)
+            .field("name", &self.name)
             .field("loop_index", &self.index)
             .finish()
     }
@@ -294,6 +334,9 @@ impl fmt::Debug for TaskPanic<'_> {
 impl fmt::Display for TaskPanic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.site)?;
+        if let Some(name) = self.name {
+            write!(f, " {name:?}")?;
+        }
         if let Some(location) = self.location {
             write!(f, " from {location}")?;
         }

@@ -4,6 +4,8 @@
 //! - `running` marks some of these and is not part of the sum: jobs of a blocking group that overran
 //!   the timeout. The group waits for them to end, so each has also completed or panicked.
 //! - A group's counts are the sums over its loops; a success hides no failure.
+//! - Some counts are parts of others: `aborted` and `unscheduled` of `cancelled`, `interrupted` of
+//!   `completed`. An end is clean if what is not such a part, and must not be, is zero.
 //! - Only `rejected` keeps counting after the end: a submission that is refused later is still
 //!   an attempt, and `attempted = accepted + rejected` stays true whenever it is read.
 
@@ -11,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::left_tasks::LeftTasks;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Why a loop ended.
@@ -95,6 +98,7 @@ pub struct LoopReport {
     pub(crate) figures: Figures,
     /// Shared with the loop, so that refusals after the end are counted too.
     pub(crate) rejected: Arc<AtomicU64>,
+    pub(crate) left: Arc<[LeftTasks]>,
 }
 
 /// The counts of a report.
@@ -109,6 +113,14 @@ pub(crate) struct Figures {
     pub(crate) hooks_run: u64,
     pub(crate) hooks_panicked: u64,
     pub(crate) channels_closed: u64,
+    /// Part of `cancelled`: by their handles.
+    pub(crate) aborted: u64,
+    /// Part of `cancelled`: scheduled closures whose schedule a shutdown has ended.
+    pub(crate) unscheduled: u64,
+    /// Part of `completed`: after a channel was closed under them.
+    pub(crate) interrupted: u64,
+    /// Part of `channels_closed`: while a task waited for them.
+    pub(crate) channels_interrupted: u64,
 }
 
 impl LoopReport {
@@ -239,16 +251,75 @@ impl LoopReport {
         self.figures.channels_closed
     }
 
-    /// Returns whether every accepted task completed, no job overran the timeout, no hook panicked
-    /// and the loop did not fail. Refusals do not count: a refused submission was handed back or
-    /// reported as refused.
+    /// Returns how many of the [cancelled](LoopReport::cancelled) tasks were cancelled by their handles:
+    /// [`JoinHandle::abort`](crate::JoinHandle::abort), `cancel`, a dropped `JoinSet`,
+    /// [`Scheduled::cancel`](crate::Scheduled::cancel).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let task = group.spawn(std::future::pending::<()>());
+    /// assert_eq!(group.block_on(task.cancel()), None);
+    /// let report = group.shutdown_now().wait();
+    /// assert_eq!((report.cancelled(), report.aborted()), (1, 1));
+    /// assert!(report.is_clean()); // the program wanted it so
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn aborted(&self) -> u64 {
+        self.figures.aborted
+    }
+
+    /// Returns how many of the [cancelled](LoopReport::cancelled) tasks were scheduled closures whose
+    /// schedule the shutdown has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::time::Duration;
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let (period, ev) = (Duration::from_secs(1), group.next());
+    /// drop(ev.schedule_at_fixed_rate(period, period, || println!("heartbeat"))?);
+    /// let report = group.drain(Duration::from_secs(5)).wait();
+    /// assert_eq!((report.cancelled(), report.unscheduled()), (1, 1));
+    /// assert!(report.is_clean()); // a heartbeat ends with its service
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn unscheduled(&self) -> u64 {
+        self.figures.unscheduled
+    }
+
+    /// Returns how many of the [completed](LoopReport::completed) tasks ended because the loop closed a
+    /// channel while they waited for it: their reads and writes failed, and they had one more poll.
+    pub fn interrupted(&self) -> u64 {
+        self.figures.interrupted
+    }
+
+    /// Returns the tasks that the end of the loop left no choice: those it cancelled, and those that it
+    /// [interrupted](LoopReport::interrupted). Empty if the end is clean.
+    pub fn left(&self) -> &[LeftTasks] {
+        &self.left
+    }
+
+    /// Returns whether nothing was ended by force.
+    ///
+    /// All accepted tasks have completed, except those that their handles [aborted](LoopReport::aborted) and
+    /// closures whose [schedule](LoopReport::unscheduled) has ended; no channel was closed while a task waited
+    /// for it; no task and no hook panicked; no job overran the timeout; the loop did not fail. Refusals do
+    /// not count: a refused submission was handed back or reported as refused.
     pub fn is_clean(&self) -> bool {
+        let figures = &self.figures;
+        let wanted = figures.aborted + figures.unscheduled;
         self.error.is_none()
             && self.cause != EndCause::Failed
-            && self.figures.panicked == 0
-            && self.figures.cancelled == 0
-            && self.figures.running == 0
-            && self.figures.hooks_panicked == 0
+            && figures.panicked == 0
+            && figures.cancelled <= wanted
+            && figures.interrupted == 0
+            && figures.channels_interrupted == 0
+            && figures.running == 0
+            && figures.hooks_panicked == 0
     }
 }
 
@@ -268,7 +339,7 @@ impl LoopReport {
 /// let report = group.drain(Duration::from_secs(5)).wait();
 /// assert_eq!(report.completed(), 10);
 /// assert!(report.is_clean());
-/// println!("{report}"); // a line for the group and one for each loop
+/// println!("{report}"); // one line; more if something was ended by force
 /// assert_eq!(report.accepted(), report.completed() + report.panicked() + report.cancelled());
 /// assert_eq!((report.rejected(), report.channels_closed()), (0, 0));
 /// assert_eq!((report.hooks_run(), report.hooks_panicked()), (0, 0));
@@ -278,6 +349,7 @@ impl LoopReport {
 #[derive(Clone, Debug)]
 pub struct TerminationReport {
     loops: Arc<[LoopReport]>,
+    left: Arc<[LeftTasks]>,
     elapsed: Duration,
     /// Submissions refused by the group itself, before any loop was chosen.
     strays: Arc<AtomicU64>,
@@ -291,7 +363,9 @@ impl TerminationReport {
             (Some(requested), Some(ended)) => ended.saturating_duration_since(requested),
             _ => Duration::ZERO,
         };
+        let left = LeftTasks::merged(loops.iter().map(LoopReport::left));
         TerminationReport {
+            left: left.into(),
             loops: loops.into(),
             elapsed,
             strays,
@@ -340,6 +414,40 @@ impl TerminationReport {
     /// Returns how many tasks were accepted and dropped before they completed.
     pub fn cancelled(&self) -> u64 {
         self.sum(LoopReport::cancelled)
+    }
+
+    /// Returns how many of the cancelled tasks were [cancelled by their handles](LoopReport::aborted).
+    pub fn aborted(&self) -> u64 {
+        self.sum(LoopReport::aborted)
+    }
+
+    /// Returns how many of the cancelled tasks were [scheduled closures](LoopReport::unscheduled).
+    pub fn unscheduled(&self) -> u64 {
+        self.sum(LoopReport::unscheduled)
+    }
+
+    /// Returns how many of the completed tasks were [interrupted](LoopReport::interrupted).
+    pub fn interrupted(&self) -> u64 {
+        self.sum(LoopReport::interrupted)
+    }
+
+    /// Returns the tasks that were ended by force, of all loops, the largest groups first; empty if there
+    /// were none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// for _ in 0..4 {
+    ///     group.spawn(std::future::pending::<()>());
+    /// }
+    /// let report = group.shutdown_now().wait();
+    /// assert_eq!(report.left().len(), 1); // all from one place
+    /// assert_eq!(report.left()[0].count(), 4);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn left(&self) -> &[LeftTasks] {
+        &self.left
     }
 
     /// Returns how many jobs of a blocking group [overran the timeout](LoopReport::running).
@@ -407,18 +515,31 @@ impl fmt::Display for LoopReport {
             self.rejected(),
             self.hooks_run()
         )?;
-        match self.running() {
-            0 => Ok(()),
-            running => write!(f, ", {running} overran the timeout"),
+        for (count, what) in [
+            (
+                self.interrupted(),
+                "interrupted by the close of their channels",
+            ),
+            (self.aborted(), "of the cancelled aborted by their handles"),
+            (self.unscheduled(), "of the cancelled unscheduled"),
+            (self.running(), "overran the timeout"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
         }
+        Ok(())
     }
 }
 
 impl fmt::Display for TerminationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_clean() {
+            return self.fmt_clean(f);
+        }
         write!(
             f,
-            "terminated after {:?}: {} accepted = {} completed + {} panicked + {} cancelled; \
+            "terminated after {:?}, not cleanly: {} accepted = {} completed + {} panicked + {} cancelled; \
              {} rejected",
             self.elapsed,
             self.accepted(),
@@ -433,6 +554,39 @@ impl fmt::Display for TerminationReport {
         for one in &*self.loops {
             write!(f, "\n  {one}")?;
         }
+        if !self.left.is_empty() {
+            f.write_str("\n  ended by force:")?;
+        }
+        for tasks in &*self.left {
+            write!(f, "\n    {tasks}")?;
+        }
         Ok(())
+    }
+}
+
+impl TerminationReport {
+    /// One line, with what is not zero.
+    fn fmt_clean(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let completed = self.completed();
+        let tasks = if completed == 1 { "task" } else { "tasks" };
+        write!(
+            f,
+            "terminated cleanly after {:?}: {completed} {tasks} completed",
+            self.elapsed
+        )?;
+        for (count, what) in [
+            (self.aborted(), "aborted"),
+            (self.unscheduled(), "unscheduled"),
+            (self.rejected(), "rejected"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        match self.hooks_run() {
+            0 => Ok(()),
+            1 => f.write_str(", 1 hook run"),
+            hooks => write!(f, ", {hooks} hooks run"),
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::group::entered::{entered_group, no_context};
 use crate::group::spawn::Refused;
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
+use crate::task::origin::Origin;
 use crate::task::{self, Task};
 use crate::this_thread;
 
@@ -112,14 +113,24 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let location = Location::caller();
+    spawn_local_from(future, Location::caller())
+}
+
+/// As [`spawn_local`], for a task of this origin.
+#[track_caller]
+pub(crate) fn spawn_local_from<F>(future: F, origin: impl Origin + 'static) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let location = origin.location();
     if !this_thread::is_loop() {
         no_context("spawn_local");
     }
     // The task is created first, and refused through its handle if necessary: returning the future
     // would move it twice more. No user code runs inside `with_local`.
     let made = context::with_local(|local| {
-        let (runnable, task) = task::new_local(&local.shared, future, location);
+        let (runnable, task) = task::new_local(&local.shared, future, origin);
         if local.shared.is_open() && local.shared.bound.is_none() {
             local.push_main(runnable);
             (task, None)
@@ -142,7 +153,8 @@ fn enqueue_or_refuse<T>(
     runnable: Runnable,
     location: &'static Location<'static>,
 ) -> JoinHandle<T> {
-    let home = Arc::clone(&runnable.metadata().0);
+    let home = context::with_local(|local| Arc::clone(&local.shared));
+    let home = home.expect("the task was made on this loop");
     match home.enqueue_made(runnable, Lane::Main, Urgency::Now) {
         Ok(()) => JoinHandle::of_task(task),
         Err(reason) => {
@@ -173,7 +185,19 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let location = Location::caller();
+    try_spawn_local_from(future, Location::caller())
+}
+
+/// As [`try_spawn_local`], for a task of this origin.
+pub(crate) fn try_spawn_local_from<F>(
+    future: F,
+    origin: impl Origin + 'static,
+) -> Result<JoinHandle<F::Output>, Rejected<F>>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let location = origin.location();
     let Some(home) = context::with_local(|local| Arc::clone(&local.shared)) else {
         return Err(Rejected::new(future, RejectReason::NoContext));
     };
@@ -181,7 +205,7 @@ where
     let mut made = None;
     let queued = home.enqueue(Lane::Main, Urgency::Now, || {
         let future = future.take().expect("the task is created once");
-        let (runnable, task) = task::new_local(&home, future, location);
+        let (runnable, task) = task::new_local(&home, future, origin);
         made = Some(task);
         runnable
     });

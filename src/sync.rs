@@ -61,6 +61,7 @@ mod imp {
 /// other access and that no wait depends on: ids, counts, round-robin positions. Model checkers do
 /// not replace them.
 pub(crate) mod plain {
+    pub(crate) use std::sync::OnceLock;
     pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
 
     #[cfg(not(loom))]

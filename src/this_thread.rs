@@ -10,15 +10,33 @@ use std::task::Waker;
 
 use crate::event_loop::budget;
 use crate::sync::thread_local;
+use crate::task_id::TaskId;
 
 struct ThisThread {
-    /// Address of the shared half of the loop that runs on this thread; null if there is none.
-    home: Cell<*const ()>,
+    /// Number of the loop that runs on this thread; zero if there is none.
+    home: Cell<u32>,
     /// Index of that loop, until its context is destroyed: then a wait does not block it.
     index: Cell<Option<usize>>,
     /// Data pointer of the waker that this crate polls with; identifies our own wakers, which never panic.
     own_waker: Cell<*const ()>,
     exit: Cell<Exit>,
+    /// The id of the task that is polled, or was polled last; zero if it is none of ours.
+    task: Cell<[u32; 2]>,
+    /// What the next poll of a task does instead of polling its future.
+    cancel: Cell<Option<CancelReason>>,
+}
+
+/// Why a task is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelReason {
+    /// By its handle.
+    Aborted,
+    /// It is a scheduled closure, and a shutdown has ended the schedule.
+    Unscheduled,
+    /// Its loop has ended.
+    Ended,
+    /// Its loop has refused it.
+    Refused,
 }
 
 /// Whether this thread is about to stop being a loop.
@@ -34,16 +52,18 @@ enum Exit {
 thread_local! {
     static THIS: ThisThread = const {
         ThisThread {
-            home: Cell::new(ptr::null()),
+            home: Cell::new(0),
             index: Cell::new(None),
             own_waker: Cell::new(ptr::null()),
             exit: Cell::new(Exit::No),
+            task: Cell::new([0; 2]),
+            cancel: Cell::new(None),
         }
     };
 }
 
-/// Notes that the loop whose shared half has this address runs on this thread.
-pub(crate) fn set_loop(home: *const (), index: usize) {
+/// Notes that the loop with this number and index runs on this thread.
+pub(crate) fn set_loop(home: u32, index: usize) {
     THIS.with(|this| {
         this.home.set(home);
         this.index.set(Some(index));
@@ -53,7 +73,7 @@ pub(crate) fn set_loop(home: *const (), index: usize) {
 /// Notes that no loop runs on this thread.
 pub(crate) fn clear_loop() {
     THIS.with(|this| {
-        this.home.set(ptr::null());
+        this.home.set(0);
         this.index.set(None);
     });
 }
@@ -64,16 +84,16 @@ pub(crate) fn context_destroyed() {
     let _ = THIS.try_with(|this| this.index.set(None));
 }
 
-/// Whether the loop whose shared half has this address runs on this thread.
+/// Whether the loop with this number runs on this thread.
 #[inline]
-pub(crate) fn is_home(home: *const ()) -> bool {
+pub(crate) fn is_home(home: u32) -> bool {
     THIS.with(|this| this.home.get()) == home
 }
 
 /// Whether a loop runs on this thread.
 #[inline]
 pub(crate) fn is_loop() -> bool {
-    !THIS.with(|this| this.home.get()).is_null()
+    THIS.with(|this| this.home.get()) != 0
 }
 
 /// Panics on the thread of a loop, also while the loop announces its end: a wait there would block the loop.
@@ -131,6 +151,45 @@ pub(crate) fn forget_own_waker() {
     THIS.with(|this| this.own_waker.set(ptr::null()));
 }
 
+/// Notes the task that is about to be polled.
+#[inline]
+pub(crate) fn set_task(id: [u32; 2]) {
+    THIS.with(|this| this.task.set(id));
+}
+
+/// As [`set_task`]; returns what was noted before.
+pub(crate) fn replace_task(id: [u32; 2]) -> [u32; 2] {
+    THIS.with(|this| this.task.replace(id))
+}
+
+/// Returns the id of the task that was polled last.
+pub(crate) fn last_task() -> Option<TaskId> {
+    TaskId::from_halves(THIS.with(|this| this.task.get()))
+}
+
+/// Returns the id of the task that is being polled.
+pub(crate) fn task() -> Option<TaskId> {
+    let polled = THIS.with(|this| !this.own_waker.get().is_null());
+    polled.then(last_task).flatten()
+}
+
+/// Has the next poll of a task cancel it, or not.
+pub(crate) fn set_cancel(reason: Option<CancelReason>) {
+    THIS.with(|this| this.cancel.set(reason));
+}
+
+/// Returns why the task that is polled is to be cancelled instead; a poll inside of this one is not.
+#[inline]
+pub(crate) fn take_cancel() -> Option<CancelReason> {
+    THIS.with(|this| {
+        let reason = this.cancel.get();
+        if reason.is_some() {
+            this.cancel.set(None);
+        }
+        reason
+    })
+}
+
 /// Whether this is the waker that this crate polls with.
 pub(crate) fn is_own_waker(waker: &Waker) -> bool {
     !waker.data().is_null() && THIS.with(|this| this.own_waker.get()) == waker.data()
@@ -145,6 +204,7 @@ pub(crate) struct OwnWaker {
 impl OwnWaker {
     pub(crate) fn note(waker: &Waker) -> OwnWaker {
         note_own_waker(waker);
+        set_task([0; 2]);
         OwnWaker {
             _budget: budget::enter(),
         }

@@ -1,87 +1,125 @@
 //! A blocking job as an async-task task: the same handle and outcome as a task of a loop, one allocation.
 //!
 //! - It is polled once, on a thread of the pool, and is then finished; it is never woken.
-//! - A job that is dropped without being polled counts as cancelled.
+//! - A job that is cancelled is polled as well, and drops its closure instead of calling it.
 
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use async_task::{Builder, FallibleTask};
+use async_task::Builder;
 
-use crate::event_loop::counters::TaskEnd;
 use crate::panic::{PanicReporter, PanicSite};
+use crate::sync::Arc;
+use crate::task::abort::JobControl;
 use crate::task::harness::Outcome;
+use crate::task::join::JobTask;
+use crate::this_thread::{self, CancelReason};
 use crate::unwind::{contain, contain_drop};
 
 /// A job that is ready to run.
-pub(crate) type JobRunnable = async_task::Runnable<()>;
+pub(crate) type JobRunnable = async_task::Runnable<Arc<JobControl>>;
 
 /// Creates a job from a closure.
 pub(crate) fn new<F, T>(
     call: F,
     location: &'static Location<'static>,
-    count: impl Fn(TaskEnd) + Send + 'static,
-) -> (JobRunnable, FallibleTask<Outcome<T>, ()>)
+    count: impl Fn(JobEnd) + Send + 'static,
+) -> (JobRunnable, JobTask<T>)
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    let control = Arc::new(JobControl::new());
     let job = Job {
         call: Some(call),
         location,
+        control: Arc::clone(&control),
         count,
     };
     // A polled job is finished, and any other is already in the queue: the schedule function never has
     // anything to do.
-    let (runnable, task) = Builder::new().spawn(|()| job, drop);
-    (runnable, task.fallible())
+    Builder::new().metadata(control).spawn(|_| job, drop)
 }
 
-struct Job<F, C: Fn(TaskEnd)> {
+/// Cancels a job that has not begun: its group ends.
+pub(crate) fn cancel(runnable: JobRunnable) {
+    this_thread::set_cancel(Some(CancelReason::Ended));
+    runnable.run();
+    this_thread::set_cancel(None);
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobEnd {
+    Completed,
+    Panicked,
+    /// By the end of its group.
+    Cancelled,
+    /// By its handle.
+    Aborted,
+}
+
+struct Job<F, C: Fn(JobEnd)> {
     call: Option<F>,
     location: &'static Location<'static>,
+    control: Arc<JobControl>,
     /// Counts the end of the job.
     count: C,
 }
 
 // The closure is moved out before it is called and never pinned.
-impl<F, C: Fn(TaskEnd)> Unpin for Job<F, C> {}
+impl<F, C: Fn(JobEnd)> Unpin for Job<F, C> {}
 
-impl<F: FnOnce() -> T, T, C: Fn(TaskEnd)> Future for Job<F, C> {
+impl<F: FnOnce() -> T, T, C: Fn(JobEnd)> Future for Job<F, C> {
     type Output = Outcome<T>;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Outcome<T>> {
         let call = self.call.take().expect("a finished job is not polled");
-        Poll::Ready(match contain(call) {
-            Ok(value) => {
-                (self.count)(TaskEnd::Completed);
-                Outcome::value(value)
+        let unwanted = match this_thread::take_cancel() {
+            Some(_) => Some(JobEnd::Cancelled),
+            None => self.control.is_aborted().then_some(JobEnd::Aborted),
+        };
+        let (end, outcome) = match unwanted {
+            Some(end) => {
+                let end = drop_uncalled(call, self.location, end);
+                (end, Outcome::cancelled())
             }
-            Err(payload) => {
-                (self.count)(TaskEnd::Panicked);
-                Outcome::panicked(payload, self.location)
-            }
-        })
+            None => match contain(call) {
+                Ok(value) => (JobEnd::Completed, Outcome::value(value)),
+                Err(payload) => {
+                    let outcome = Outcome::panicked(payload, self.location, None);
+                    (JobEnd::Panicked, outcome)
+                }
+            },
+        };
+        (self.count)(end);
+        self.control.set_ended();
+        Poll::Ready(outcome)
     }
 }
 
-impl<F, C: Fn(TaskEnd)> Drop for Job<F, C> {
+impl<F, C: Fn(JobEnd)> Drop for Job<F, C> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            (self.count)(drop_uncalled(call, self.location));
+            (self.count)(drop_uncalled(call, self.location, JobEnd::Cancelled));
+            self.control.set_ended();
         }
     }
 }
 
-/// Drops a closure that will not be called: the job is cancelled, or panicked if the destructor does.
-pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) -> TaskEnd {
+/// Drops a closure that will not be called: the job ends as `end`, or as panicked if the destructor does.
+pub(crate) fn drop_uncalled<F>(
+    call: F,
+    location: &'static Location<'static>,
+    end: JobEnd,
+) -> JobEnd {
     match contain_drop(call) {
-        Ok(()) => TaskEnd::Cancelled,
+        Ok(()) => end,
         Err(payload) => {
             PanicReporter::STDERR.report(PanicSite::Destructor, payload, Some(location));
-            TaskEnd::Panicked
+            JobEnd::Panicked
         }
     }
 }

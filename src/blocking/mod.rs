@@ -171,7 +171,8 @@ impl BlockingGroup {
         let location = Location::caller();
         self.pool.submit(job, location).unwrap_or_else(|rejected| {
             let reason = rejected.reason();
-            job::drop_uncalled(rejected.into_inner(), location);
+            let call = rejected.into_inner();
+            job::drop_uncalled(call, location, job::JobEnd::Cancelled);
             JoinHandle::refused(reason)
         })
     }

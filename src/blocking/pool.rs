@@ -18,10 +18,9 @@ use std::io;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use crate::blocking::job::{self, JobRunnable};
+use crate::blocking::job::{self, JobEnd, JobRunnable};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
 use crate::error::{RejectReason, Rejected};
-use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::state::{LoopState, StateCell};
 use crate::event_loop::terms::ShutdownRequest;
 use crate::report::{EndCause, LoopReport};
@@ -104,13 +103,14 @@ impl Pool {
     }
 
     /// Counts the end of a job.
-    pub(crate) fn count_ended(&self, end: TaskEnd) {
+    pub(crate) fn count_ended(&self, end: JobEnd) {
         let figures = &mut self.inner.lock().figures;
         *match end {
-            TaskEnd::Completed => &mut figures.completed,
-            TaskEnd::Panicked => &mut figures.panicked,
-            TaskEnd::Cancelled => &mut figures.cancelled,
+            JobEnd::Completed => &mut figures.completed,
+            JobEnd::Panicked => &mut figures.panicked,
+            JobEnd::Cancelled | JobEnd::Aborted => &mut figures.cancelled,
         } += 1;
+        figures.aborted += u64::from(end == JobEnd::Aborted);
     }
 
     pub(crate) fn submit<F, T>(
@@ -293,7 +293,7 @@ impl Pool {
         if jobs.is_empty() {
             return;
         }
-        drop(jobs);
+        jobs.into_iter().for_each(job::cancel);
         let mut inner = self.inner.lock();
         inner.cancelling -= 1;
         let last = inner.is_finished();
@@ -358,6 +358,7 @@ impl Pool {
             ended_at: now,
             figures: inner.figures,
             rejected: Arc::clone(&self.rejected),
+            left: Arc::default(),
         };
         drop(inner);
         self.termination.child_done(0, report);

@@ -14,11 +14,11 @@ use std::task::Waker;
 
 use crate::event_loop::budget;
 use crate::event_loop::inbox::Sender;
-use crate::event_loop::local::Local;
+use crate::event_loop::local::{Local, cancel_task};
 use crate::event_loop::shared::{Runnable, Shared};
 use crate::panic::PanicReporter;
 use crate::sync::{Arc, thread_local};
-use crate::this_thread;
+use crate::this_thread::{self, CancelReason};
 
 struct LoopHere {
     current: RefCell<Option<Rc<Local>>>,
@@ -42,12 +42,6 @@ thread_local! {
     };
 }
 
-/// The address that [`this_thread`] knows a loop by.
-#[inline]
-fn address(shared: &Arc<Shared>) -> *const () {
-    Arc::as_ptr(shared).cast()
-}
-
 /// Makes this thread the loop's, until the guard is dropped.
 ///
 /// Returns `None` if the thread is a loop already.
@@ -58,7 +52,7 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
             return None;
         }
         *current = Some(Rc::clone(local));
-        this_thread::set_loop(address(&local.shared), local.shared.index);
+        this_thread::set_loop(local.shared.number.get(), local.shared.index);
         Some(LoopGuard {
             refused_by: here.refused_by.take(),
             _budget: budget::enter(),
@@ -108,7 +102,7 @@ pub(crate) struct Outside {
 impl Drop for Outside {
     fn drop(&mut self) {
         if let Some(local) = self.local.take() {
-            let (home, index) = (address(&local.shared), local.shared.index);
+            let (home, index) = (local.shared.number.get(), local.shared.index);
             let replaced = HERE.try_with(|here| here.current.replace(Some(local)));
             if replaced.is_ok() {
                 this_thread::set_loop(home, index);
@@ -137,15 +131,15 @@ pub(crate) fn with_home<R>(shared: &Arc<Shared>, read: impl FnOnce(&Local) -> R)
 }
 
 /// Whether the loop of this thread is `shared`'s.
-pub(crate) fn is_home(shared: &Arc<Shared>) -> bool {
-    this_thread::is_home(address(shared))
+pub(crate) fn is_home(shared: &Shared) -> bool {
+    this_thread::is_home(shared.number.get())
 }
 
 /// Drops a task that `shared` has refused: it is not counted, and `shared` reports a panic of its destructor.
 pub(crate) fn drop_refused(shared: &Arc<Shared>, runnable: Runnable) {
     let outer = set_refused_by(Some(Arc::clone(shared)));
     // User code: the future's destructor, contained by the harness. Nothing is held.
-    drop(runnable);
+    cancel_task(runnable, CancelReason::Refused);
     drop(set_refused_by(outer));
 }
 
@@ -203,7 +197,7 @@ pub(crate) fn sender_to(home: &Shared) -> Sender {
 
 /// Puts a woken task on the plain queue of its home, if this thread is its home.
 pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
-    if !is_home(&runnable.metadata().0) {
+    if !this_thread::is_home(runnable.metadata().home()) {
         return Err(runnable);
     }
     let mut runnable = Some(runnable);

@@ -32,6 +32,12 @@ pub(crate) struct Counters {
     hooks_run: AtomicU64,
     hooks_panicked: AtomicU64,
     channels_closed: AtomicU64,
+    /// Cancelled by their handles; cancelled because a shutdown ended their schedule.
+    aborted: AtomicU64,
+    unscheduled: AtomicU64,
+    /// Completed after a channel was closed under them; and such channels.
+    interrupted: AtomicU64,
+    channels_interrupted: AtomicU64,
     /// Written by the threads whose submissions are refused; outlives the loop in its report.
     pub(crate) rejected: Arc<AtomicU64>,
 }
@@ -64,6 +70,22 @@ impl Counters {
         let before = self.channels_closed.load(Ordering::Relaxed);
         self.channels_closed
             .store(before + closed as u64, Ordering::Release);
+    }
+
+    pub(crate) fn aborted(&self) {
+        bump(&self.aborted);
+    }
+
+    pub(crate) fn unscheduled(&self) {
+        bump(&self.unscheduled);
+    }
+
+    pub(crate) fn interrupted(&self) {
+        bump(&self.interrupted);
+    }
+
+    pub(crate) fn channel_interrupted(&self) {
+        bump(&self.channels_interrupted);
     }
 
     pub(crate) fn reject(&self) {
@@ -104,6 +126,10 @@ impl Counters {
             hooks_run: get(&self.hooks_run),
             hooks_panicked: get(&self.hooks_panicked),
             channels_closed: get(&self.channels_closed),
+            aborted: get(&self.aborted),
+            unscheduled: get(&self.unscheduled),
+            interrupted: get(&self.interrupted),
+            channels_interrupted: get(&self.channels_interrupted),
         }
     }
 }

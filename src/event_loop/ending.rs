@@ -4,6 +4,7 @@ use std::io;
 
 use crate::event_loop::shared::Shared;
 use crate::event_loop::terms::ShutdownTerms;
+use crate::left_tasks::LeftTasks;
 use crate::report::{EndCause, LoopReport};
 use crate::sync::Arc;
 use crate::trace;
@@ -14,6 +15,8 @@ pub(crate) struct Ending {
     pub(crate) cause: EndCause,
     pub(crate) error: Option<io::Error>,
     pub(crate) terms: Option<ShutdownTerms>,
+    /// The tasks that were ended by force.
+    pub(crate) left: Vec<LeftTasks>,
 }
 
 impl Shared {
@@ -35,6 +38,7 @@ impl Shared {
             ended_at: now,
             figures,
             rejected: Arc::clone(&self.counters.rejected),
+            left: end.left.into(),
         };
         self.inbox.lock().edit(|life| life.end());
         self.announce_shutdown();

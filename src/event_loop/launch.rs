@@ -301,6 +301,7 @@ impl Shared {
             cause,
             error: error.map(|reason| Rejected::new((), reason).into()),
             terms,
+            left: Vec::new(),
         };
         self.terminate(ending);
         true

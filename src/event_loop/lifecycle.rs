@@ -34,6 +34,7 @@ use std::io;
 use crate::error::RejectReason;
 use crate::event_loop::hooks::Hooks;
 use crate::event_loop::inbox::Gate;
+use crate::event_loop::requests::Request;
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownRequest, ShutdownTerms};
 use crate::reactor::Driver;
@@ -106,6 +107,8 @@ pub(crate) struct Life {
     pub(crate) hooks: Hooks,
     /// Why the last start failed, until one succeeds.
     pub(crate) start_error: Option<RejectReason>,
+    /// What handles on other threads ask of tasks, until the loop takes it.
+    pub(crate) requests: Vec<Request>,
 }
 
 impl Life {
@@ -115,6 +118,7 @@ impl Life {
             control: ShutdownControl::default(),
             hooks: Hooks::default(),
             start_error: None,
+            requests: Vec::new(),
         }
     }
 
@@ -305,15 +309,17 @@ impl Life {
     }
 }
 
-// The values of `Gate::shown`, in the order of the phases.
+// The values of `Gate::shown`, in the order of the phases. The lowest bit is not part of the phase.
+/// There are requests: the loop looks after every task whether something has changed here.
+const REQUESTS: u8 = 1;
 const UNUSED: u8 = 0;
 /// A shutdown was requested, and there is no thread yet.
-const UNUSED_SHUTTING_DOWN: u8 = 1;
-const RUNNING: u8 = 2;
-const SHUTTING_DOWN: u8 = 3;
-const DRAINING: u8 = 4;
-const SEALED: u8 = 5;
-const ENDED: u8 = 6;
+const UNUSED_SHUTTING_DOWN: u8 = 1 << 1;
+const RUNNING: u8 = 2 << 1;
+const SHUTTING_DOWN: u8 = 3 << 1;
+const DRAINING: u8 = 4 << 1;
+const SEALED: u8 = 5 << 1;
+const ENDED: u8 = 6 << 1;
 
 impl Gate for Life {
     fn takes_new(&self) -> bool {
@@ -333,7 +339,7 @@ impl Gate for Life {
     }
 
     fn shown(&self) -> u8 {
-        match self.phase {
+        let phase = match self.phase {
             // It accepts nothing, and the starting thread will find it so.
             Phase::Free(_) | Phase::Starting(_) if self.ends_now() => DRAINING,
             Phase::Free(_) | Phase::Starting(_) if self.control.is_requested() => {
@@ -345,19 +351,29 @@ impl Gate for Life {
             Phase::Draining(_) => DRAINING,
             Phase::Sealed => SEALED,
             Phase::Ended => ENDED,
+        };
+        if self.requests.is_empty() {
+            phase
+        } else {
+            phase | REQUESTS
         }
     }
 }
 
 /// The public state for a value of [`Gate::shown`].
 pub(crate) fn state_of(shown: u8) -> LoopState {
-    match shown {
+    match shown & !REQUESTS {
         UNUSED => LoopState::NotStarted,
         RUNNING => LoopState::Started,
         UNUSED_SHUTTING_DOWN | SHUTTING_DOWN => LoopState::ShuttingDown,
         DRAINING | SEALED => LoopState::Shutdown,
         _ => LoopState::Terminated,
     }
+}
+
+/// Whether handles ask something of tasks.
+pub(crate) fn has_requests(shown: u8) -> bool {
+    shown & REQUESTS != 0
 }
 
 /// Whether a loop has its thread, or no longer needs one.

@@ -6,17 +6,24 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::task::Waker;
 
 use crate::event_loop::arena::{Arena, ArenaKey};
 use crate::event_loop::budget;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::inbox::{KEPT_CAPACITY, Lane};
+use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
+use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
+use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
+use crate::reactor::source::Source;
+
 use crate::sync::{self, Arc};
+use crate::task_id::{AbortTarget, TaskId};
+use crate::this_thread::{self, CancelReason};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
 use crate::trace;
@@ -49,6 +56,13 @@ pub(crate) struct Local {
     woken: Cell<u64>,
     /// Whether polls are timed.
     measure_time: bool,
+    /// What handles ask of tasks.
+    requests: RefCell<Requests>,
+    pub(crate) leftovers: RefCell<Leftovers>,
+    /// Whether a task is looked at before it is run: polls are timed, or a task is to be aborted.
+    special: Cell<bool>,
+    /// Whether a task that ends is noted: a handle waits for that, or a channel was closed by force.
+    noting: Cell<bool>,
 }
 
 /// A queue of more tasks is long: closures that arm timers do not wait behind it.
@@ -100,6 +114,10 @@ impl Local {
             polls: Cell::new(0),
             woken: Cell::new(0),
             measure_time,
+            requests: RefCell::default(),
+            leftovers: RefCell::default(),
+            special: Cell::new(measure_time),
+            noting: Cell::new(false),
         }
     }
 
@@ -162,6 +180,9 @@ impl Local {
                 Message::Timer(key, away) => self.remove_timer(key, away),
             }
         }
+        if self.requests.borrow().has_unfound() {
+            self.retry_requests();
+        }
     }
 
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
@@ -217,11 +238,46 @@ impl Local {
     /// Closes every channel of the loop; tasks that wait for one are woken and get an error.
     pub(crate) fn close_channels(&self) {
         if let Some(table) = &self.shared.port.table {
+            table.for_each(|source| self.interrupt(source));
+            self.update_flags();
             let mut woken = Vec::new();
             let closed = table.close(&mut woken);
             self.shared.counters.channels_closed(closed);
             self.wake_ready(&mut woken);
         }
+    }
+
+    /// Notes the tasks that wait for a channel which is about to be closed.
+    fn interrupt(&self, source: &Source) {
+        let (mut leftovers, mut live) = (self.leftovers.borrow_mut(), self.live.borrow_mut());
+        let mut waited = false;
+        source.for_each_waiter(|direction, waker| {
+            let address = waker.data().addr();
+            // A waker stays behind if its task has stopped waiting, and may have ended since.
+            if live.find(address).is_some() {
+                waited = true;
+                leftovers.interrupt(address, WaitsFor::of(direction));
+            }
+        });
+        if waited {
+            self.shared.counters.channel_interrupted();
+        }
+    }
+
+    /// Closes every channel at the end, and polls the tasks that waited for one once more.
+    pub(crate) fn close_channels_at_end(&self) {
+        self.leftovers.borrow_mut().closing = true;
+        self.close_channels();
+        self.run_io_once();
+        self.leftovers.borrow_mut().closing = false;
+        self.update_flags();
+    }
+
+    /// Notes what tasks wait for, before they are cancelled.
+    pub(crate) fn note_waits(&self) {
+        let mut leftovers = self.leftovers.borrow_mut();
+        self.timers
+            .for_each_waker(|waker| leftovers.waits(waker.data().addr(), WaitsFor::Timer));
     }
 
     /// Has every scheduled closure look at the shutdown that has begun, and give itself up.
@@ -240,8 +296,171 @@ impl Local {
             waker.wake();
         }
         self.waking.set(Waking::Task);
-        let to_drop = self.to_drop.take();
-        drop(to_drop);
+        for runnable in self.to_drop.take() {
+            self.cancel(runnable, CancelReason::Unscheduled);
+        }
+    }
+
+    /// Cancels a task: its future is dropped here.
+    pub(crate) fn cancel(&self, runnable: Runnable, reason: CancelReason) {
+        let marked = self
+            .requests
+            .borrow_mut()
+            .take_mark(runnable.metadata().id());
+        let reason = if marked {
+            CancelReason::Aborted
+        } else {
+            reason
+        };
+        cancel_task(runnable, reason);
+    }
+
+    /// Aborts a task of this loop that has not ended; on the loop's own thread.
+    pub(crate) fn abort(&self, target: AbortTarget) {
+        self.requests.borrow_mut().mark(target.id);
+        self.update_flags();
+        let waker = self.live.borrow_mut().find(target.address);
+        match waker {
+            // Its turn comes, and it is cancelled then.
+            Some(waker) => waker.wake(),
+            // A task in its first poll has no entry yet: the loop looks again after the poll.
+            None if this_thread::task() == Some(target.id) => {
+                let wish = Wish::Abort;
+                self.shared.post_request(Request { target, wish });
+            }
+            None => {}
+        }
+    }
+
+    /// Has the end of a task told; on the loop's own thread, and the task has not ended.
+    pub(crate) fn watch(&self, id: TaskId, flag: Arc<EndFlag>) {
+        self.requests.borrow_mut().watch(id, flag);
+        self.update_flags();
+    }
+
+    /// Does what handles on other threads have asked; between two tasks.
+    #[cold]
+    pub(crate) fn take_requests(&self) {
+        let requests = self
+            .shared
+            .inbox
+            .lock()
+            .edit(|life| std::mem::take(&mut life.requests));
+        for unfound in self.serve(requests) {
+            self.requests.borrow_mut().defer(unfound);
+        }
+        self.update_flags();
+    }
+
+    /// Looks again for tasks that may have been in the inbox, which was just emptied.
+    #[cold]
+    fn retry_requests(&self) {
+        let unfound = self.requests.borrow_mut().take_unfound();
+        for request in self.serve(unfound) {
+            request.ended();
+        }
+        self.update_flags();
+    }
+
+    /// Serves requests; returns those whose task was not found.
+    fn serve(&self, requests: Vec<Request>) -> Vec<Request> {
+        let mut unfound = Vec::new();
+        let mut queued = None;
+        for Request { target, wish } in requests {
+            if let Some(runnable) = self.take_waiting(target) {
+                match wish {
+                    Wish::Abort => self.cancel(runnable, CancelReason::Aborted),
+                    Wish::Watch(flag) => {
+                        // It cannot be put back as it was: it is polled once without a reason.
+                        self.watch(target.id, flag);
+                        self.run.borrow_mut().push_back(runnable);
+                    }
+                }
+                continue;
+            }
+            let queued = queued.get_or_insert_with(|| self.queued_ids());
+            match wish {
+                wish if !queued.contains(&target.id) => unfound.push(Request { target, wish }),
+                Wish::Abort => self.requests.borrow_mut().mark(target.id),
+                Wish::Watch(flag) => self.watch(target.id, flag),
+            }
+        }
+        unfound
+    }
+
+    /// Takes a task that waits, by waking it; `None` if it is queued, or has ended.
+    fn take_waiting(&self, target: AbortTarget) -> Option<Runnable> {
+        let waker = self.live.borrow_mut().find(target.address)?;
+        let outer = self.waking.replace(Waking::ToDrop);
+        waker.wake();
+        self.waking.set(outer);
+        let runnable = self.to_drop.borrow_mut().pop_back()?;
+        if runnable.metadata().id() == target.id {
+            return Some(runnable);
+        }
+        // Another task has the address by now.
+        self.run.borrow_mut().push_back(runnable);
+        None
+    }
+
+    /// The ids of all queued tasks.
+    fn queued_ids(&self) -> HashSet<TaskId> {
+        let queues = [&self.run, &self.io, &self.timed, &self.tail];
+        let ids = |queue: &RefCell<VecDeque<Runnable>>| {
+            let queue = queue.borrow();
+            let ids = queue.iter().map(|runnable| runnable.metadata().id());
+            ids.collect::<Vec<_>>()
+        };
+        queues.into_iter().flat_map(ids).collect()
+    }
+
+    /// Notes that a task has ended, if anything depends on it; returns whether it does.
+    #[inline]
+    pub(crate) fn note_end(&self) -> bool {
+        let noting = self.noting.get();
+        if noting {
+            self.note_end_of_last();
+        }
+        noting
+    }
+
+    #[cold]
+    fn note_end_of_last(&self) {
+        if let Some(id) = this_thread::last_task() {
+            self.requests.borrow_mut().ended(id);
+            self.update_flags();
+        }
+    }
+
+    /// Notes that a task has completed; while ends are noted.
+    #[cold]
+    pub(crate) fn note_completed(&self, origin: LeftKind, waker: &Waker) {
+        let mut leftovers = self.leftovers.borrow_mut();
+        if leftovers.completed(origin, waker.data().addr()) {
+            self.shared.counters.interrupted();
+        }
+    }
+
+    /// Notes why a task was cancelled.
+    pub(crate) fn note_cancelled(&self, reason: CancelReason, origin: LeftKind, waker: &Waker) {
+        match reason {
+            CancelReason::Aborted => self.shared.counters.aborted(),
+            CancelReason::Unscheduled => self.shared.counters.unscheduled(),
+            CancelReason::Ended => {
+                let mut leftovers = self.leftovers.borrow_mut();
+                let what = leftovers.waited(waker.data().addr());
+                leftovers.add(origin.waiting_for(what));
+            }
+            CancelReason::Refused => {}
+        }
+    }
+
+    /// Sets the flags that the paths of every task check.
+    fn update_flags(&self) {
+        let requests = self.requests.borrow();
+        self.special.set(self.measure_time || requests.has_marks());
+        let interrupted = self.leftovers.borrow().has_interrupted();
+        self.noting.set(interrupted || !requests.is_empty());
     }
 
     /// Drops a loop-bound value whose last handle was dropped.
@@ -313,15 +532,28 @@ impl Local {
     pub(crate) fn run_one(&self, runnable: Runnable) {
         self.polls.set(self.polls.get() + 1);
         budget::reset();
-        if self.measure_time {
-            self.run_and_measure(runnable);
+        this_thread::set_task(runnable.metadata().id_halves());
+        if self.special.get() {
+            self.run_special(runnable);
         } else {
             runnable.run();
         }
     }
 
     #[cold]
-    fn run_and_measure(&self, runnable: Runnable) {
+    fn run_special(&self, runnable: Runnable) {
+        let marked = self
+            .requests
+            .borrow_mut()
+            .take_mark(runnable.metadata().id());
+        if marked {
+            self.update_flags();
+            return cancel_task(runnable, CancelReason::Aborted);
+        }
+        if !self.measure_time {
+            runnable.run();
+            return;
+        }
         let start = sync::now();
         runnable.run();
         let time = start.elapsed();
@@ -368,4 +600,14 @@ impl Local {
     pub(crate) fn take_live(&self) -> impl Iterator<Item = Waker> + use<> {
         self.live.borrow_mut().take_all()
     }
+}
+
+/// Cancels a task, on its home thread: its future is dropped, and its handle resolves to cancelled.
+pub(crate) fn cancel_task(runnable: Runnable, reason: CancelReason) {
+    let outer = this_thread::replace_task(runnable.metadata().id_halves());
+    this_thread::set_cancel(Some(reason));
+    runnable.run();
+    // It is still set if there was nothing to poll.
+    this_thread::set_cancel(None);
+    this_thread::replace_task(outer);
 }

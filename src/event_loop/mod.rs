@@ -5,12 +5,13 @@
 //! | [`shared`], [`local`] | the half that any thread may reach, and the half of the loop's own thread |
 //! | [`inbox`] | how other threads reach the loop |
 //! | [`lifecycle`], [`terms`], [`hooks`], [`state`] | what the loop is doing, and what was asked of it |
-//! | [`context`] | which loop runs on this thread |
+//! | [`context`], [`number`] | which loop runs on this thread, and which loop has a number |
 //! | [`launch`], [`loop_thread`] | how the loop gets its thread |
 //! | [`run`], [`rest`], [`pace`], [`budget`] | a turn, the wait after it, and how far each may go |
 //! | [`shutdown`], [`ending`] | how the loop ends |
 //! | [`enqueue`], [`submit`], [`scheduled`], [`course`], [`bound`], [`arena`] | what can be submitted |
-//! | [`counters`], [`live`] | the books |
+//! | [`counters`], [`live`], [`leftovers`] | the books |
+//! | [`requests`] | what handles ask of tasks |
 //! | [`main_future`] | the future of `loopgroup::run` |
 
 pub(crate) mod arena;
@@ -25,12 +26,15 @@ pub(crate) mod handle;
 pub(crate) mod hooks;
 pub(crate) mod inbox;
 pub(crate) mod launch;
+pub(crate) mod leftovers;
 pub(crate) mod lifecycle;
 pub(crate) mod live;
 pub(crate) mod local;
 pub(crate) mod loop_thread;
 pub(crate) mod main_future;
+pub(crate) mod number;
 pub(crate) mod pace;
+pub(crate) mod requests;
 pub(crate) mod rest;
 pub(crate) mod run;
 pub(crate) mod scheduled;

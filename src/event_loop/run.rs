@@ -216,9 +216,13 @@ impl Runner {
         pace
     }
 
-    /// Updates the pace with the shutdown: its deadline, or a slice if the end is decided.
+    /// Serves requests, and updates the pace with the shutdown: its deadline, or a slice if the end is
+    /// decided.
     fn update_shutdown(&self, pace: &mut Pace) {
         let shared = &self.local.shared;
+        if lifecycle::has_requests(shared.inbox.shown()) {
+            self.local.take_requests();
+        }
         pace.shown = shared.inbox.shown();
         if !lifecycle::state_of(pace.shown).is_shutting_down() {
             return;
@@ -395,6 +399,7 @@ impl Runner {
         } = self;
         let _ending = this_thread::end_loop(local.shared.index);
         let cause = shutdown::take_down(&local, &mut driver, &mut mail, cause);
+        let left = local.leftovers.borrow_mut().take();
         let shared = Arc::clone(&local.shared);
         shared.panics.drop(PanicSite::ThreadHook, None, guard);
         drop(entered);
@@ -414,6 +419,7 @@ impl Runner {
             cause,
             error,
             terms,
+            left,
         });
     }
 }

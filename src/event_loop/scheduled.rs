@@ -16,6 +16,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ impl EventLoop {
             timer: ClosureTimer::new(deadline, &state),
             call: Some(call),
         };
-        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
+        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline), Location::caller());
         Scheduled::new(handle, state, self.shared(), Repetition::Once)
     }
 
@@ -165,7 +166,7 @@ impl EventLoop {
             rhythm,
             call,
         };
-        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline));
+        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline), Location::caller());
         Scheduled::new(handle, state, self.shared(), Repetition::Periodic)
     }
 

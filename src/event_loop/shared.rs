@@ -2,7 +2,7 @@
 //!
 //! - A submitter finds everything here: the inbox with the loop's life as its gate, the bell, the counters.
 //! - Handles, tasks and watched descriptors hold it. Tasks are in its inbox and descriptors in its
-//!   table in turn, so what they hold is declared here: [`TaskHome`] and [`Watched`].
+//!   table in turn, so what they hold is declared here: [`TaskMeta`] and [`Watched`].
 //! - It knows its group as a [`Parent`]; the group is above the loops.
 //! - No lock is held while user code runs. Locks nest in [`GroupEnd`](crate::group::end::GroupEnd) alone.
 
@@ -19,8 +19,10 @@ use crate::error::RejectReason;
 use crate::event_loop::arena;
 use crate::event_loop::counters::{Counters, PendingLimit};
 
-use crate::event_loop::inbox::{self, Batch, Inbox, Ring, Urgency};
+use crate::event_loop::inbox::{self, Batch, Gate, Inbox, Ring, Urgency};
 use crate::event_loop::lifecycle::{self, Life};
+use crate::event_loop::number::{Number, Numbered};
+use crate::event_loop::requests::Request;
 use crate::event_loop::state::LoopState;
 
 use crate::metrics::gauges::Gauges;
@@ -30,6 +32,7 @@ use crate::reactor::table::Table;
 use crate::reactor::{self, Driver};
 use crate::report::LoopReport;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, fence, thread};
+use crate::task_id::TaskId;
 use crate::termination::{Termination, ThreadSlot};
 use crate::time::queue;
 use crate::time::timers::{Away, TimerHome};
@@ -37,11 +40,51 @@ use crate::trace;
 use crate::waiters::EventWaiters;
 
 /// A task that is ready to be polled.
-pub(crate) type Runnable = async_task::Runnable<TaskHome>;
+pub(crate) type Runnable = async_task::Runnable<TaskMeta>;
 
-/// The metadata of a task: the loop that it belongs to.
+/// The metadata of a task: the loop that it belongs to, and its id.
+///
+/// Twelve bytes with an alignment of four: together with async-task's own flag they take the room of two
+/// words. A pointer to the loop and nothing else would take as much.
 #[derive(Debug)]
-pub(crate) struct TaskHome(pub(crate) Arc<Shared>);
+pub(crate) struct TaskMeta {
+    home: u32,
+    id: [u32; 2],
+}
+
+impl TaskMeta {
+    /// The metadata of a new task of a loop.
+    pub(crate) fn new(home: &Shared) -> TaskMeta {
+        TaskMeta {
+            home: home.number.get(),
+            id: TaskId::next().to_halves(),
+        }
+    }
+
+    /// The metadata of a task that is never scheduled.
+    pub(crate) fn of_no_loop() -> TaskMeta {
+        TaskMeta {
+            home: 0,
+            id: TaskId::next().to_halves(),
+        }
+    }
+
+    /// The number of the task's loop.
+    #[inline]
+    pub(crate) fn home(&self) -> u32 {
+        self.home
+    }
+
+    pub(crate) fn id(&self) -> TaskId {
+        TaskId::from_halves(self.id).expect("a task has an id")
+    }
+
+    /// The id, as it is copied with every poll.
+    #[inline]
+    pub(crate) fn id_halves(&self) -> [u32; 2] {
+        self.id
+    }
+}
 
 /// What a loop takes out of its inbox.
 pub(crate) type Mail = Batch<Runnable, Message>;
@@ -127,9 +170,14 @@ pub(crate) struct LoopParts {
     pub(crate) driver: Driver,
 }
 
+/// All loops of the process, by number.
+pub(crate) static LOOPS: Numbered<Shared> = Numbered::new();
+
 /// The shared half.
 pub(crate) struct Shared {
     pub(crate) index: usize,
+    /// How tasks name the loop.
+    pub(crate) number: Number<Shared>,
     /// The mailbox; under its lock, the life of the loop.
     pub(crate) inbox: Inbox<Runnable, Message, Life>,
     pub(crate) port: reactor::Port<Watched>,
@@ -201,6 +249,19 @@ impl Shared {
     /// Leaves a message for the loop.
     pub(crate) fn post(&self, message: Message) {
         self.ring_if_needed(self.inbox.post(message, Urgency::Now));
+    }
+
+    /// Leaves a request for one of the loop's tasks.
+    pub(crate) fn post_request(&self, request: Request) {
+        let mut guard = self.inbox.lock();
+        if !guard.gate().takes_wakes() {
+            drop(guard);
+            return request.ended();
+        }
+        guard.edit(|life| life.requests.push(request));
+        let ring = guard.nudge();
+        drop(guard);
+        self.ring_if_needed(ring);
     }
 
     /// Returns the number of tasks ever accepted.

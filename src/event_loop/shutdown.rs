@@ -35,6 +35,7 @@ use crate::panic::PanicSite;
 use crate::reactor::Driver;
 use crate::report::EndCause;
 use crate::sync::{Arc, thread};
+use crate::this_thread::CancelReason;
 use crate::trace;
 use crate::unwind::contain;
 
@@ -292,8 +293,7 @@ pub(crate) fn take_down(
     run_hooks(local, HookId::END, || false);
     trace::shutdown(shared.index, "channels");
     // Channels close while tasks can still run: tasks that wait for one get an error, once.
-    local.close_channels();
-    local.run_io_once();
+    local.close_channels_at_end();
     local.collect(mail);
     if !matches!(cause, EndCause::Timeout | EndCause::Now | EndCause::Failed) {
         // Tasks that were accepted or woken between the last check and the close get one poll. They are
@@ -304,6 +304,7 @@ pub(crate) fn take_down(
         }
     }
     trace::shutdown(shared.index, "tasks");
+    local.note_waits();
     cancel_all(local, driver, mail);
     local.publish();
     let values = local.arena.borrow_mut().take_all();
@@ -316,8 +317,9 @@ pub(crate) fn take_down(
 /// Drops every task of the loop, on this thread, and seals the inbox after the last one.
 fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     let shared = &local.shared;
-    // Closes the tasks and drops their futures; the harness contains panics of their destructors.
-    let drop_queued = || std::iter::from_fn(|| local.next_of_any()).for_each(drop);
+    // Drops their futures; the harness contains panics of their destructors.
+    let cancel = |runnable| local.cancel(runnable, CancelReason::Ended);
+    let drop_queued = || std::iter::from_fn(|| local.next_of_any()).for_each(cancel);
     for waker in local.take_live() {
         // The task's own waker: it calls `schedule`. Each task is dropped right after its wake.
         waker.wake();

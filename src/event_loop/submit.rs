@@ -19,6 +19,7 @@ use crate::task;
 use crate::task::closure::Closure;
 use crate::task::join::JoinHandle;
 use crate::task::lazy::Lazy;
+use crate::task::origin::Origin;
 use crate::task::stand_in::StandIn;
 use crate::unwind::contain;
 
@@ -43,29 +44,29 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn_by(future, Lane::Main, Urgency::Now)
+        self.spawn_by(future, Lane::Main, Urgency::Now, Location::caller())
     }
 
     /// Spawns a future that the loop needs to see now, later, or whenever it is awake.
-    #[track_caller]
-    pub(super) fn spawn_by<F>(
+    pub(crate) fn spawn_by<F>(
         &self,
         future: F,
         lane: Lane,
         urgency: Urgency,
+        origin: impl Origin + Send + 'static,
     ) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let location = Location::caller();
+        let location = origin.location();
         // What waits unseen still takes a place below the bound: it is not to wait there for long.
         let urgency = match &self.shared().bound {
             Some(_) => Urgency::Now,
             None => urgency,
         };
         let shared = self.shared();
-        let (runnable, task) = task::new_send(shared, future, location);
+        let (runnable, task) = task::new_send(shared, future, origin);
         match shared.enqueue_made(runnable, lane, urgency) {
             Ok(()) => JoinHandle::of_task(task),
             Err(reason) => {
@@ -340,8 +341,24 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let location = Location::caller();
-        self.offer(value, wrap, lane, urgency, location)
+        self.try_submit_from(value, wrap, lane, urgency, Location::caller())
+    }
+
+    /// As [`EventLoop::try_submit`], for a task of this origin.
+    pub(crate) fn try_submit_from<V, F>(
+        &self,
+        value: V,
+        wrap: impl FnOnce(V) -> F,
+        lane: Lane,
+        urgency: Urgency,
+        origin: impl Origin + Send + 'static,
+    ) -> Result<JoinHandle<F::Output>, Rejected<V>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let location = origin.location();
+        self.offer(value, wrap, lane, urgency, origin)
             .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
     }
 
@@ -352,7 +369,7 @@ impl EventLoop {
         wrap: impl FnOnce(V) -> F,
         lane: Lane,
         urgency: Urgency,
-        location: &'static Location<'static>,
+        origin: impl Origin + Send + 'static,
     ) -> Result<JoinHandle<F::Output>, Rejected<V>>
     where
         F: Future + Send + 'static,
@@ -362,7 +379,7 @@ impl EventLoop {
         let mut handle = None;
         let make = || {
             let future = wrap(value.take().expect("the value is wrapped once"));
-            let (runnable, task) = task::new_send(self.shared(), future, location);
+            let (runnable, task) = task::new_send(self.shared(), future, origin);
             handle = Some(JoinHandle::of_task(task));
             runnable
         };

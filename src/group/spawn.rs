@@ -16,6 +16,7 @@ use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::core::GroupCore;
 use crate::panic::PanicSite;
 use crate::task::join::JoinHandle;
+use crate::task::origin::Origin;
 use crate::task::stand_in::StandIn;
 
 impl GroupCore {
@@ -23,14 +24,15 @@ impl GroupCore {
     pub(crate) fn spawn<F>(
         &self,
         future: F,
-        location: &'static Location<'static>,
+        origin: impl Origin + Clone + Send + 'static,
     ) -> Result<JoinHandle<F::Output>, Refused<'_, F>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.offer(future, location, is_closed, |one, future| {
-            one.offer(future, |future| future, Lane::Main, Urgency::Now, location)
+        self.offer(future, origin.location(), is_closed, |one, future| {
+            let (lane, urgency) = (Lane::Main, Urgency::Now);
+            one.offer(future, |future| future, lane, urgency, origin.clone())
         })
     }
 
@@ -38,15 +40,16 @@ impl GroupCore {
     pub(crate) fn spawn_with<I, F>(
         &self,
         init: I,
-        location: &'static Location<'static>,
+        origin: impl Origin + Clone + Send + 'static,
     ) -> Result<JoinHandle<F::Output>, Refused<'_, I>>
     where
         I: FnOnce() -> F + Send + 'static,
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        self.offer(init, location, is_closed, |one, init| {
-            one.offer(init, StandIn::new, Lane::Main, Urgency::Now, location)
+        self.offer(init, origin.location(), is_closed, |one, init| {
+            let (lane, urgency) = (Lane::Main, Urgency::Now);
+            one.offer(init, StandIn::new, lane, urgency, origin.clone())
         })
     }
 

@@ -1,6 +1,8 @@
 //! The wrapper of a user's future inside its task: it counts the task and contains panics.
 //!
 //! - `Fresh → Running → Live → Ended`; a task is counted as begun once and as ended once.
+//! - A task that is [cancelled](crate::event_loop::local::cancel_task) is polled once more: the harness drops the future instead of
+//!   polling it, and the outcome says so.
 //! - The future is dropped by the harness, under `contain`: async-task would abort the process if a
 //!   destructor panics. The same holds for the output, which [`Outcome`] drops.
 //! - The entry in the live table is removed only after the future is dropped.
@@ -9,34 +11,37 @@
 //! ```text
 //!   Fresh ──poll──▶ Running ──Pending──▶ Live(key) ──poll──▶ …
 //!     │               │                    │
-//!     └──drop─────────┴──Ready, panic──────┴──Ready, panic, drop──▶ Ended
+//!     └──cancel───────┴──Ready, panic──────┴──Ready, panic, cancel──▶ Ended
 //! ```
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
+use crate::error::{JoinError, PanicRecord};
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
 use crate::event_loop::local::Local;
 use crate::panic::{PanicReporter, PanicSite};
-use crate::this_thread;
+use crate::task::origin::Origin;
+use crate::this_thread::{self, CancelReason};
 use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop};
 
 pin_project! {
     /// The future of a task, with its bookkeeping.
-    pub(crate) struct Harness<F: Future> {
+    pub(crate) struct Harness<F: Future, O: Origin> {
         #[pin]
         body: Body<F>,
-        location: &'static Location<'static>,
+        origin: O,
     }
 
-    impl<F: Future> PinnedDrop for Harness<F> {
+    impl<F: Future, O: Origin> PinnedDrop for Harness<F, O> {
         fn drop(this: Pin<&mut Self>) {
             this.drop_unfinished();
         }
@@ -75,14 +80,14 @@ impl Stage {
     }
 }
 
-impl<F: Future> Harness<F> {
-    pub(crate) fn new(future: F, location: &'static Location<'static>) -> Harness<F> {
+impl<F: Future, O: Origin> Harness<F, O> {
+    pub(crate) fn new(future: F, origin: O) -> Harness<F, O> {
         Harness {
             body: Body::Present {
                 stage: Stage::FRESH,
                 future,
             },
-            location,
+            origin,
         }
     }
 
@@ -103,12 +108,26 @@ impl<F: Future> Harness<F> {
         dropped
     }
 
-    /// Ends a task that is dropped before it has ended: cancelled.
-    fn drop_unfinished(self: Pin<&mut Self>) {
-        let location = self.location;
-        if let Err(payload) = self.end(TaskEnd::Cancelled) {
-            context::panics_in_drop().report(PanicSite::Destructor, payload, Some(location));
+    /// Ends a task that is dropped before it has ended: cancelled, or panicked if its destructor does.
+    /// Returns whether it is cancelled.
+    fn drop_unfinished(self: Pin<&mut Self>) -> bool {
+        let location = self.origin.location();
+        let dropped = self.end(TaskEnd::Cancelled);
+        dropped
+            .map_err(|payload| {
+                context::panics_in_drop().report(PanicSite::Destructor, payload, Some(location));
+            })
+            .is_ok()
+    }
+
+    /// Ends a task instead of polling it.
+    #[cold]
+    fn cancel(mut self: Pin<&mut Self>, reason: CancelReason, waker: &Waker) -> Outcome<F::Output> {
+        if self.as_mut().drop_unfinished() {
+            let origin = self.origin.left_kind();
+            context::with_local(|local| local.note_cancelled(reason, origin, waker));
         }
+        Outcome::cancelled()
     }
 
     /// Ends a task whose future panicked: in a poll, or, if there is a `value`, when it was dropped.
@@ -119,7 +138,7 @@ impl<F: Future> Harness<F> {
         stage: Stage,
         value: Option<F::Output>,
     ) -> Outcome<F::Output> {
-        let location = self.location;
+        let (location, name) = (self.origin.location(), self.origin.name().cloned());
         let second = if value.is_some() {
             stage.record_end(TaskEnd::Panicked);
             // The task has panicked, so its value is dropped.
@@ -130,31 +149,39 @@ impl<F: Future> Harness<F> {
         if let Err(second) = second {
             context::panics_in_drop().report(PanicSite::Destructor, second, Some(location));
         }
-        Outcome::panicked(payload, location)
+        Outcome::panicked(payload, location, name)
     }
 }
 
 impl Stage {
-    /// Counts the end of a task whose future is dropped, and removes it from the live table.
-    fn record_end(self, end: TaskEnd) {
-        context::with_local(|local| match self {
-            // A refused task was never counted.
-            Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
-            Stage::FRESH => {}
-            Stage::RUNNING => local.shared.counters.end(end),
-            Stage(key) => {
-                local.leave_live(LiveKey(key));
-                local.shared.counters.end(end);
+    /// Counts the end of a task whose future is dropped, and removes it from the live table. Returns
+    /// whether the loop takes notes of tasks that end.
+    fn record_end(self, end: TaskEnd) -> bool {
+        let noting = context::with_local(|local| {
+            match self {
+                // A refused task was never counted.
+                Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
+                Stage::FRESH => return false,
+                Stage::RUNNING => local.shared.counters.end(end),
+                Stage(key) => {
+                    local.leave_live(LiveKey(key));
+                    local.shared.counters.end(end);
+                }
             }
+            local.note_end()
         });
+        noting.unwrap_or(false)
     }
 }
 
-impl<F: Future> Future for Harness<F> {
+impl<F: Future, O: Origin> Future for Harness<F, O> {
     type Output = Outcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
-        trace::polling(self.location);
+        if let Some(reason) = this_thread::take_cancel() {
+            return Poll::Ready(self.cancel(reason, cx.waker()));
+        }
+        trace::polling(self.origin.location());
         let mut body = self.as_mut().project().body;
         let mut before = Stage::RUNNING;
         let mut value = None;
@@ -186,7 +213,10 @@ impl<F: Future> Future for Harness<F> {
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
-                before.record_end(TaskEnd::Completed);
+                if before.record_end(TaskEnd::Completed) {
+                    let origin = self.origin.left_kind();
+                    context::with_local(|local| local.note_completed(origin, cx.waker()));
+                }
                 Poll::Ready(Outcome::value(value))
             }
             (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
@@ -194,60 +224,73 @@ impl<F: Future> Future for Harness<F> {
     }
 }
 
-/// The output of a task: a value, or a panic that is reported if it is not joined.
+/// The output of a task: a value, a panic that is reported if it is not joined, or the news that there is none.
 ///
 /// async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
-pub(crate) struct Outcome<T> {
-    /// `None` once it is taken, and after a panic.
-    value: Option<T>,
-    panic: Option<Box<Unjoined>>,
+pub(crate) struct Outcome<T>(OutcomeState<T>);
+
+enum OutcomeState<T> {
+    Value(T),
+    Panicked(Box<Unjoined>),
+    Cancelled,
+    Taken,
 }
 
 impl<T> Outcome<T> {
     pub(crate) fn value(value: T) -> Outcome<T> {
-        Outcome {
-            value: Some(value),
-            panic: None,
-        }
+        Outcome(OutcomeState::Value(value))
+    }
+
+    pub(crate) fn cancelled() -> Outcome<T> {
+        Outcome(OutcomeState::Cancelled)
     }
 
     #[cold]
-    pub(crate) fn panicked(payload: Payload, location: &'static Location<'static>) -> Outcome<T> {
+    pub(crate) fn panicked(
+        payload: Payload,
+        location: &'static Location<'static>,
+        name: Option<Cow<'static, str>>,
+    ) -> Outcome<T> {
         // A job of a blocking group has no loop.
         let panics = context::with_local(|local| local.shared.panics.clone());
         let panics = panics.unwrap_or(PanicReporter::STDERR);
         panics.trace(PanicSite::Task, &payload, Some(location));
-        let unjoined = Unjoined {
-            payload: Some(payload),
-            location,
+        let record = Some(Box::new(PanicRecord::new(payload, location, name)));
+        Outcome(OutcomeState::Panicked(Box::new(Unjoined {
+            record,
             panics,
-        };
-        Outcome {
-            value: None,
-            panic: Some(Box::new(unjoined)),
-        }
+        })))
     }
 
     /// Takes the result, for a join; by reference, since moving `self` would copy the value once more.
-    pub(crate) fn join(&mut self) -> Result<T, (Payload, &'static Location<'static>)> {
-        match self.panic.take() {
-            None => Ok(self.value.take().expect("an outcome is joined once")),
-            Some(mut unjoined) => {
-                let payload = unjoined.payload.take().expect("the payload is taken once");
-                Err((payload, unjoined.location))
+    pub(crate) fn join(&mut self) -> Result<T, JoinError> {
+        match std::mem::replace(&mut self.0, OutcomeState::Taken) {
+            OutcomeState::Value(value) => Ok(value),
+            OutcomeState::Panicked(mut unjoined) => {
+                let record = unjoined.record.take().expect("the panic is taken once");
+                Err(JoinError::panic(record))
             }
+            OutcomeState::Cancelled => Err(JoinError::cancelled()),
+            OutcomeState::Taken => unreachable!("an outcome is joined once"),
         }
     }
 
     /// Takes the value, if any; a panic is reported.
     pub(crate) fn value_or_report(mut self) -> Option<T> {
-        self.value.take()
+        match std::mem::replace(&mut self.0, OutcomeState::Taken) {
+            OutcomeState::Value(value) => Some(value),
+            // A panic that is not joined is reported by its drop.
+            OutcomeState::Panicked(_) | OutcomeState::Cancelled | OutcomeState::Taken => None,
+        }
     }
 }
 
 impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
-        if let Some(value) = self.value.take() {
+        if !std::mem::needs_drop::<T>() {
+            return;
+        }
+        if let OutcomeState::Value(value) = std::mem::replace(&mut self.0, OutcomeState::Taken) {
             if let Err(payload) = contain_drop(value) {
                 context::panics_in_drop().report(PanicSite::Destructor, payload, None);
             }
@@ -256,17 +299,15 @@ impl<T> Drop for Outcome<T> {
 }
 
 /// A panic that was not joined yet; reported when it is dropped.
-pub(crate) struct Unjoined {
-    payload: Option<Payload>,
-    location: &'static Location<'static>,
+struct Unjoined {
+    record: Option<Box<PanicRecord>>,
     panics: PanicReporter,
 }
 
 impl Drop for Unjoined {
     fn drop(&mut self) {
-        if let Some(payload) = self.payload.take() {
-            self.panics
-                .show(PanicSite::Task, payload, Some(self.location));
+        if let Some(record) = self.record.take() {
+            self.panics.show_task(*record);
         }
     }
 }
@@ -278,13 +319,13 @@ mod tests {
     #[test]
     fn the_harness_adds_two_words() {
         type Words = std::future::Ready<[u64; 8]>;
-        let extra = size_of::<Harness<Words>>() - size_of::<Words>();
+        let extra = size_of::<Harness<Words, &'static Location<'static>>>() - size_of::<Words>();
         assert!(extra <= 16, "{extra} bytes");
         async fn sleeper() {
             crate::yield_now().await;
         }
         fn extra_of<F: Future>(_: &F) -> usize {
-            size_of::<Harness<F>>() - size_of::<F>()
+            size_of::<Harness<F, &'static Location<'static>>>() - size_of::<F>()
         }
         let extra = extra_of(&sleeper());
         assert!(extra <= 24, "{extra} bytes, of which some are padding");

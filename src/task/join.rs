@@ -3,21 +3,24 @@
 //! - Two words: the rare variants carry no more than the common one.
 //! - Dropping it detaches: the task runs on, its result is dropped, and a panic is reported.
 //! - It resolves whatever happens to the loop: completed, panicked, cancelled or refused.
+//! - It never closes its task: a task always ends with an outcome (see [`task`](super)), so polling one is
+//!   never a surprise to async-task, and its metadata can be read at any time.
 //! - async-task aborts the process over a waker that panics. A foreign waker is wrapped in a shield
 //!   that contains its panics.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-
-use async_task::FallibleTask;
+use std::task::{Context, Poll, Waker, ready};
 
 use crate::error::{JoinError, RejectReason};
 use crate::event_loop::context;
 use crate::panic::PanicSite;
+use crate::sync::Arc;
 use crate::task::Task;
+use crate::task::abort::{AbortHandle, JobControl};
 use crate::task::harness::Outcome;
+use crate::task_id::TaskId;
 use crate::this_thread;
 use crate::unwind::{contain, contain_drop};
 
@@ -47,28 +50,50 @@ pub struct JoinHandle<T>(Repr<T>);
 
 enum Repr<T> {
     Loop(Task<T>),
-    Blocking(FallibleTask<Outcome<T>, ()>),
+    Job(JobTask<T>),
     /// Boxed, to leave the others two plain words, which are moved as such.
-    Refused(Box<RejectReason>),
-    Done,
+    Refused(Box<(RejectReason, TaskId)>),
+    Done(TaskId),
 }
+
+/// The joinable side of a job of a blocking group.
+pub(crate) type JobTask<T> = async_task::Task<Outcome<T>, Arc<JobControl>>;
 
 impl<T> JoinHandle<T> {
     pub(crate) fn of_task(task: Task<T>) -> JoinHandle<T> {
         JoinHandle(Repr::Loop(task))
     }
 
-    pub(crate) fn of_job(job: FallibleTask<Outcome<T>, ()>) -> JoinHandle<T> {
-        JoinHandle(Repr::Blocking(job))
+    pub(crate) fn of_job(job: JobTask<T>) -> JoinHandle<T> {
+        JoinHandle(Repr::Job(job))
     }
 
     pub(crate) fn refused(reason: RejectReason) -> JoinHandle<T> {
-        JoinHandle(Repr::Refused(Box::new(reason)))
+        JoinHandle(Repr::Refused(Box::new((reason, TaskId::next()))))
     }
 
     /// Whether the result has been taken: polling again would panic.
     pub(crate) fn is_joined(&self) -> bool {
-        matches!(self.0, Repr::Done)
+        matches!(self.0, Repr::Done(_))
+    }
+
+    /// Returns the id of the task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let (one, other) = (group.spawn(async {}), group.spawn(async {}));
+    /// assert_ne!(one.id(), other.id());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn id(&self) -> TaskId {
+        match &self.0 {
+            Repr::Loop(task) => task.metadata().id(),
+            Repr::Job(job) => job.metadata().id(),
+            Repr::Refused(refused) => refused.1,
+            Repr::Done(id) => *id,
+        }
     }
 
     /// Says whether the task has ended, in whatever way, so that awaiting will not wait long.
@@ -87,12 +112,16 @@ impl<T> JoinHandle<T> {
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Repr::Loop(task) => task.is_finished(),
-            Repr::Blocking(job) => job.is_finished(),
-            Repr::Refused(_) | Repr::Done => true,
+            Repr::Job(job) => job.is_finished(),
+            Repr::Refused(_) | Repr::Done(_) => true,
         }
     }
 
     /// Cancels the task without waiting: its future is dropped soon, on its home loop.
+    ///
+    /// The handle can be awaited afterwards. It resolves to cancelled, or to the result if that came first: a
+    /// poll that is under way is not interrupted, and if it completes the task, its result counts. On the
+    /// task's own loop the future is not polled again once this returns.
     ///
     /// A job of a [`BlockingGroup`](crate::blocking::BlockingGroup) that has begun runs to its end.
     ///
@@ -107,21 +136,43 @@ impl<T> JoinHandle<T> {
     /// task.abort();
     /// test.run_until_stalled(); // it is dropped at home, in a turn of its loop
     /// assert_eq!((test.live_tasks(), test.metrics().cancelled()), (0, 1));
+    /// assert!(test.block_on(task).unwrap_err().is_cancelled());
     /// ```
-    pub fn abort(mut self) {
-        match std::mem::replace(&mut self.0, Repr::Done) {
-            // Dropping async-task's own handle is what cancels.
-            Repr::Loop(task) => drop(task),
-            Repr::Blocking(job) => drop(job),
-            Repr::Refused(_) | Repr::Done => {}
+    pub fn abort(&self) {
+        match &self.0 {
+            Repr::Loop(task) if !task.is_finished() => task.metadata().abort(),
+            Repr::Job(job) => job.metadata().abort(),
+            Repr::Loop(_) | Repr::Refused(_) | Repr::Done(_) => {}
+        }
+    }
+
+    /// Returns a handle that can abort the task, and nothing else: to be cloned, stored and sent anywhere.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let task = group.spawn(std::future::pending::<()>());
+    /// let abort = task.abort_handle();
+    /// drop(task); // detached, but not out of reach
+    /// assert!(!abort.is_finished());
+    /// abort.abort();
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn abort_handle(&self) -> AbortHandle {
+        match &self.0 {
+            Repr::Loop(task) if !task.is_finished() => AbortHandle::of_task(task.metadata()),
+            Repr::Job(job) => AbortHandle::of_job(job.metadata()),
+            Repr::Loop(_) | Repr::Refused(_) | Repr::Done(_) => AbortHandle::of_ended(self.id()),
         }
     }
 
     /// Cancels the task and waits until its future is really dropped.
     ///
     /// The task is cancelled by the call, awaited or not. The returned future resolves to the
-    /// result if the task completed first, else to `None`; a panic that came first is reported,
-    /// since no handle is left to carry it.
+    /// result if the task completed first, else to `None`. A panic that came first is reported through
+    /// [`Builder::on_panic`](crate::Builder::on_panic), since no handle is left to carry it; to get it, call
+    /// [`abort`](JoinHandle::abort) and await the handle.
     ///
     /// # Cancel safety
     ///
@@ -138,36 +189,27 @@ impl<T> JoinHandle<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
-        let repr = std::mem::replace(&mut self.0, Repr::Done);
-        let mut cancelling = Box::pin(async move {
-            match repr {
-                Repr::Loop(task) => {
-                    Shielded {
-                        future: task.cancel(),
-                    }
-                    .await
-                }
-                Repr::Blocking(job) => {
-                    Shielded {
-                        future: job.cancel(),
-                    }
-                    .await
-                }
-                Repr::Refused(_) | Repr::Done => None,
-            }
-        });
-        // The first poll of async-task's future is what cancels. It is made here, so that the task
-        // is cancelled although the returned future may never be polled.
-        let first = cancelling
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
+        self.abort();
         async move {
-            let outcome = match first {
-                Poll::Ready(outcome) => outcome,
-                Poll::Pending => cancelling.await,
-            };
-            outcome?.value_or_report()
+            if let Repr::Refused(_) | Repr::Done(_) = self.0 {
+                return None;
+            }
+            let outcome = poll_fn(|cx| self.poll_outcome(cx)).await;
+            outcome.value_or_report()
         }
+    }
+
+    /// Polls a task that was neither refused nor joined.
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
+        let outcome = match &mut self.0 {
+            Repr::Loop(task) => poll_contained(task, cx),
+            Repr::Job(job) => poll_contained(job, cx),
+            Repr::Refused(_) | Repr::Done(_) => unreachable!("the caller has looked"),
+        };
+        if outcome.is_ready() {
+            self.detach_in_place();
+        }
+        outcome
     }
 }
 
@@ -175,35 +217,28 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = match &mut self.0 {
-            Repr::Loop(task) => poll_contained(task, cx),
-            Repr::Blocking(job) => poll_contained(job, cx),
-            Repr::Refused(reason) => {
-                let error = JoinError::rejected(**reason);
-                self.0 = Repr::Done;
-                return Poll::Ready(Err(error));
+        match &self.0 {
+            Repr::Loop(_) | Repr::Job(_) => {}
+            Repr::Refused(refused) => {
+                let (reason, id) = **refused;
+                self.0 = Repr::Done(id);
+                return Poll::Ready(Err(JoinError::rejected(reason)));
             }
-            Repr::Done => panic!("JoinHandle polled after it was ready"),
-        };
-        let Poll::Ready(mut outcome) = outcome else {
-            return Poll::Pending;
-        };
-        self.detach_in_place();
-        Poll::Ready(match outcome.as_mut().map(Outcome::join) {
-            Some(Ok(value)) => Ok(value),
-            Some(Err((payload, location))) => Err(JoinError::panic(payload, location)),
-            None => Err(JoinError::cancelled()),
-        })
+            Repr::Done(_) => panic!("JoinHandle polled after it was ready"),
+        }
+        let mut outcome = ready!(self.poll_outcome(cx));
+        Poll::Ready(outcome.join())
     }
 }
 
 impl<T> JoinHandle<T> {
     /// Detaches the task, which does nothing to one that is done but free it.
     fn detach_in_place(&mut self) {
-        match std::mem::replace(&mut self.0, Repr::Done) {
+        let done = Repr::Done(self.id());
+        match std::mem::replace(&mut self.0, done) {
             Repr::Loop(task) => task.detach(),
-            Repr::Blocking(job) => job.detach(),
-            Repr::Refused(_) | Repr::Done => {}
+            Repr::Job(job) => job.detach(),
+            Repr::Refused(_) | Repr::Done(_) => {}
         }
     }
 }
@@ -218,7 +253,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.0 {
             Repr::Refused(_) => "refused",
-            Repr::Done => "joined",
+            Repr::Done(_) => "joined",
             _ if self.is_finished() => "finished",
             _ => "running",
         };
@@ -260,20 +295,4 @@ where
     let shield = Shield(Some(cx.waker().clone()));
     let shielded = waker_fn::waker_fn(move || shield.wake());
     Pin::new(task).poll(&mut Context::from_waker(&shielded))
-}
-
-pin_project_lite::pin_project! {
-    /// A future of async-task's that is polled through a shield.
-    struct Shielded<F> {
-        #[pin]
-        future: F,
-    }
-}
-
-impl<F: Future> Future for Shielded<F> {
-    type Output = F::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        poll_contained(&mut self.project().future, cx)
-    }
 }

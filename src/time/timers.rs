@@ -250,6 +250,13 @@ impl Timers {
         scheduled.map(|entry| entry.waker.clone()).collect()
     }
 
+    /// Calls `visit` with the waker of every timer.
+    pub(crate) fn for_each_waker(&self, mut visit: impl FnMut(&Waker)) {
+        for entry in self.queue.borrow().values() {
+            visit(&entry.waker);
+        }
+    }
+
     /// Removes every timer and returns the wakers: the thread is no longer a home.
     pub(crate) fn clear(&self) -> Vec<Waker> {
         let entries = self.queue.borrow_mut().clear();

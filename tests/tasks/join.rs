@@ -567,7 +567,10 @@ fn an_output_that_nobody_takes_is_dropped_once() {
             eventually("the task ends", || handle.is_finished());
             match action {
                 "drop" => drop(handle),
-                _ => handle.abort(),
+                _ => {
+                    handle.abort(); // too late: the output is there, for the handle
+                    drop(handle);
+                }
             }
             eventually("the output is dropped", || dropped.get() == 1);
             group.shutdown_now().wait();

@@ -225,9 +225,11 @@ fn a_panic_that_nobody_joins_is_reported_once_with_the_place_of_the_spawn() {
 #[test]
 fn a_panic_whose_handle_is_given_up_later_is_reported_then() {
     within(|| {
-        let actions: [fn(JoinHandle<()>); 3] = [drop, JoinHandle::abort, |handle| {
-            assert_eq!(block_on(handle.cancel()), None)
-        }];
+        let actions: [fn(JoinHandle<()>); 3] = [
+            drop,
+            |handle| handle.abort(),
+            |handle| assert_eq!(block_on(handle.cancel()), None),
+        ];
         for action in actions {
             let (group, reports) = noted(1);
             let handle = group.spawn(async { panic!("boom") });
@@ -565,7 +567,7 @@ fn the_output_of_a_detached_task_that_panics_in_its_drop_is_contained_at_home() 
 fn an_output_that_panics_in_its_drop_does_not_hurt_whoever_gives_up_the_handle() {
     within(|| {
         let (group, _) = noted(1);
-        for action in [drop, JoinHandle::abort] {
+        for action in [drop as fn(JoinHandle<Bomb>), |handle| handle.abort()] {
             let handle = group.spawn(async { Bomb("output") });
             eventually("the task ends", || handle.is_finished());
             let given_up = catch_unwind(AssertUnwindSafe(|| action(handle)));

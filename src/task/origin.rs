@@ -1,0 +1,50 @@
+//! Where a task comes from: the place of its spawn, and its name if it has one.
+//!
+//! A task without a name holds its location and nothing more. A named task is another type, so the name costs
+//! only tasks that have one.
+
+use std::borrow::Cow;
+use std::panic::Location;
+
+use crate::left_tasks::LeftKind;
+
+/// The origin of a task.
+pub(crate) trait Origin {
+    /// Where the task was spawned.
+    fn location(&self) -> &'static Location<'static>;
+
+    fn name(&self) -> Option<&Cow<'static, str>> {
+        None
+    }
+
+    /// The origin, for a report of tasks that were left over.
+    fn left_kind(&self) -> LeftKind {
+        LeftKind::new(self.location(), self.name().cloned())
+    }
+}
+
+impl Origin for &'static Location<'static> {
+    fn location(&self) -> &'static Location<'static> {
+        self
+    }
+}
+
+/// The origin of a task with a name; boxed, to take one word in the task.
+#[derive(Clone, Debug)]
+pub(crate) struct Named(Box<(&'static Location<'static>, Cow<'static, str>)>);
+
+impl Named {
+    pub(crate) fn new(location: &'static Location<'static>, name: Cow<'static, str>) -> Named {
+        Named(Box::new((location, name)))
+    }
+}
+
+impl Origin for Named {
+    fn location(&self) -> &'static Location<'static> {
+        self.0.0
+    }
+
+    fn name(&self) -> Option<&Cow<'static, str>> {
+        Some(&self.0.1).filter(|name| !name.is_empty())
+    }
+}
