@@ -323,8 +323,8 @@ fn expected(cell: Cell) -> Seen {
         () if panics => Answer::Panic,
         () => Answer::Value,
     };
-    // What `cancel()` comes to: a value only if it was there before.
-    let rest = if over && has_value {
+    // What `cancel()` comes to: the value, also if the poll under way was the one that returns it.
+    let rest = if has_value {
         Answer::Value
     } else {
         Answer::NoValue

@@ -2,6 +2,7 @@
 
 mod hooks;
 mod lifecycle;
+mod reports;
 mod shutdown;
 mod termination;
 

@@ -578,6 +578,7 @@ fn the_report_reads_as_a_sentence_and_a_line_per_loop() {
     within(|| {
         let group = EventLoopGroup::new(2).unwrap();
         loopgroup::block_on(group.spawn_on(1, async {})).unwrap();
+        let line = line!() + 1;
         drop(group.spawn_on(1, std::future::pending::<()>()));
         eventually("it is live", || group.loops()[1].live_tasks() == 1);
         group.loops()[1].add_shutdown_hook(|| {}).unwrap();
@@ -587,12 +588,16 @@ fn the_report_reads_as_a_sentence_and_a_line_per_loop() {
             panic!("two loops")
         };
         let expected = format!(
-            "terminated after {:?}: 2 accepted = 1 completed + 0 panicked + 1 cancelled; 1 rejected\n  \
+            "terminated after {:?}, not cleanly: \
+             2 accepted = 1 completed + 0 panicked + 1 cancelled; 1 rejected\n  \
              loop 0: ended (now) after {:?}, never started\n  \
-             loop 1: ended (now) after {:?}, 1 completed, 0 panicked, 1 cancelled, 1 rejected, 1 hooks run",
+             loop 1: ended (now) after {:?}, 1 completed, 0 panicked, 1 cancelled, 1 rejected, 1 hooks run\n  \
+             ended by force:\n    \
+             1 task from {}:{line}",
             report.elapsed(),
             unused.elapsed(),
             used.elapsed(),
+            file!(),
         );
         assert_eq!(report.to_string(), expected);
         let causes = [

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod fairness;
+mod handles;
 mod join;
 mod panics;
 mod regressions;
