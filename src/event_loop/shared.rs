@@ -54,6 +54,7 @@ pub(crate) struct TaskMeta {
 
 impl TaskMeta {
     /// The metadata of a new task of a loop.
+    #[inline]
     pub(crate) fn new(home: &Shared) -> TaskMeta {
         TaskMeta {
             home: home.number.get(),

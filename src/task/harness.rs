@@ -157,20 +157,26 @@ impl Stage {
     /// Counts the end of a task whose future is dropped, and removes it from the live table. Returns
     /// whether the loop takes notes of tasks that end.
     fn record_end(self, end: TaskEnd) -> bool {
-        let noting = context::with_local(|local| {
+        let mut noting = false;
+        context::with_local(|local| {
             match self {
-                // A refused task was never counted.
-                Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
-                Stage::FRESH => return false,
-                Stage::RUNNING => local.shared.counters.end(end),
-                Stage(key) => {
-                    local.leave_live(LiveKey(key));
-                    local.shared.counters.end(end);
-                }
+                Stage::FRESH => return record_unpolled(local, end),
+                Stage::RUNNING => {}
+                Stage(key) => local.leave_live(LiveKey(key)),
             }
-            local.note_end()
+            local.shared.counters.end(end);
+            noting = local.note_end();
         });
-        noting.unwrap_or(false)
+        noting
+    }
+}
+
+/// Counts the end of a task that was never polled, unless it was refused: then it was never counted.
+#[cold]
+fn record_unpolled(local: &Local, end: TaskEnd) {
+    if context::refused_by().is_none() {
+        local.dropped_unpolled(end);
+        local.note_end();
     }
 }
 
@@ -224,25 +230,29 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
     }
 }
 
-/// The output of a task: a value, a panic that is reported if it is not joined, or the news that there is none.
+/// The output of a task: a value, or a panic that is reported if it is not joined, or neither of them if the
+/// task was cancelled.
 ///
 /// async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
-pub(crate) struct Outcome<T>(OutcomeState<T>);
-
-enum OutcomeState<T> {
-    Value(T),
-    Panicked(Box<Unjoined>),
-    Cancelled,
-    Taken,
+pub(crate) struct Outcome<T> {
+    /// `None` once it is taken.
+    value: Option<T>,
+    panic: Option<Box<Unjoined>>,
 }
 
 impl<T> Outcome<T> {
     pub(crate) fn value(value: T) -> Outcome<T> {
-        Outcome(OutcomeState::Value(value))
+        Outcome {
+            value: Some(value),
+            panic: None,
+        }
     }
 
     pub(crate) fn cancelled() -> Outcome<T> {
-        Outcome(OutcomeState::Cancelled)
+        Outcome {
+            value: None,
+            panic: None,
+        }
     }
 
     #[cold]
@@ -256,41 +266,41 @@ impl<T> Outcome<T> {
         let panics = panics.unwrap_or(PanicReporter::STDERR);
         panics.trace(PanicSite::Task, &payload, Some(location));
         let record = Some(Box::new(PanicRecord::new(payload, location, name)));
-        Outcome(OutcomeState::Panicked(Box::new(Unjoined {
-            record,
-            panics,
-        })))
+        Outcome {
+            value: None,
+            panic: Some(Box::new(Unjoined { record, panics })),
+        }
     }
 
     /// Takes the result, for a join; by reference, since moving `self` would copy the value once more.
+    #[inline]
     pub(crate) fn join(&mut self) -> Result<T, JoinError> {
-        match std::mem::replace(&mut self.0, OutcomeState::Taken) {
-            OutcomeState::Value(value) => Ok(value),
-            OutcomeState::Panicked(mut unjoined) => {
+        match self.value.take() {
+            Some(value) => Ok(value),
+            None => Err(self.join_failure()),
+        }
+    }
+
+    #[cold]
+    fn join_failure(&mut self) -> JoinError {
+        match self.panic.take() {
+            None => JoinError::cancelled(),
+            Some(mut unjoined) => {
                 let record = unjoined.record.take().expect("the panic is taken once");
-                Err(JoinError::panic(record))
+                JoinError::panic(record)
             }
-            OutcomeState::Cancelled => Err(JoinError::cancelled()),
-            OutcomeState::Taken => unreachable!("an outcome is joined once"),
         }
     }
 
     /// Takes the value, if any; a panic is reported.
     pub(crate) fn value_or_report(mut self) -> Option<T> {
-        match std::mem::replace(&mut self.0, OutcomeState::Taken) {
-            OutcomeState::Value(value) => Some(value),
-            // A panic that is not joined is reported by its drop.
-            OutcomeState::Panicked(_) | OutcomeState::Cancelled | OutcomeState::Taken => None,
-        }
+        self.value.take()
     }
 }
 
 impl<T> Drop for Outcome<T> {
     fn drop(&mut self) {
-        if !std::mem::needs_drop::<T>() {
-            return;
-        }
-        if let OutcomeState::Value(value) = std::mem::replace(&mut self.0, OutcomeState::Taken) {
+        if let Some(value) = self.value.take() {
             if let Err(payload) = contain_drop(value) {
                 context::panics_in_drop().report(PanicSite::Destructor, payload, None);
             }

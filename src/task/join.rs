@@ -53,7 +53,8 @@ enum Repr<T> {
     Job(JobTask<T>),
     /// Boxed, to leave the others two plain words, which are moved as such.
     Refused(Box<(RejectReason, TaskId)>),
-    Done(TaskId),
+    /// The id of the task, in halves: copied, and not looked at.
+    Done([u32; 2]),
 }
 
 /// The joinable side of a job of a blocking group.
@@ -92,7 +93,7 @@ impl<T> JoinHandle<T> {
             Repr::Loop(task) => task.metadata().id(),
             Repr::Job(job) => job.metadata().id(),
             Repr::Refused(refused) => refused.1,
-            Repr::Done(id) => *id,
+            Repr::Done(id) => TaskId::from_halves(*id).expect("it had one"),
         }
     }
 
@@ -207,7 +208,11 @@ impl<T> JoinHandle<T> {
             Repr::Refused(_) | Repr::Done(_) => unreachable!("the caller has looked"),
         };
         if outcome.is_ready() {
-            self.detach_in_place();
+            let id = match &self.0 {
+                Repr::Loop(task) => task.metadata().id_halves(),
+                _ => self.id().to_halves(),
+            };
+            self.detach_in_place(id);
         }
         outcome
     }
@@ -217,11 +222,27 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // A task that awaits a task: by far the most frequent case, and kept short.
+        if let Repr::Loop(task) = &mut self.0 {
+            if this_thread::is_own_waker(cx.waker()) {
+                let mut outcome = ready!(Pin::new(&mut *task).poll(cx));
+                let id = task.metadata().id_halves();
+                self.detach_in_place(id);
+                return Poll::Ready(outcome.join());
+            }
+        }
+        self.poll_otherwise(cx)
+    }
+}
+
+impl<T> JoinHandle<T> {
+    #[inline(never)] // Keeps the frequent case short.
+    fn poll_otherwise(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
         match &self.0 {
             Repr::Loop(_) | Repr::Job(_) => {}
             Repr::Refused(refused) => {
                 let (reason, id) = **refused;
-                self.0 = Repr::Done(id);
+                self.0 = Repr::Done(id.to_halves());
                 return Poll::Ready(Err(JoinError::rejected(reason)));
             }
             Repr::Done(_) => panic!("JoinHandle polled after it was ready"),
@@ -229,13 +250,10 @@ impl<T> Future for JoinHandle<T> {
         let mut outcome = ready!(self.poll_outcome(cx));
         Poll::Ready(outcome.join())
     }
-}
 
-impl<T> JoinHandle<T> {
     /// Detaches the task, which does nothing to one that is done but free it.
-    fn detach_in_place(&mut self) {
-        let done = Repr::Done(self.id());
-        match std::mem::replace(&mut self.0, done) {
+    fn detach_in_place(&mut self, id: [u32; 2]) {
+        match std::mem::replace(&mut self.0, Repr::Done(id)) {
             Repr::Loop(task) => task.detach(),
             Repr::Job(job) => job.detach(),
             Repr::Refused(_) | Repr::Done(_) => {}
@@ -245,7 +263,7 @@ impl<T> JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        self.detach_in_place();
+        self.detach_in_place([0; 2]);
     }
 }
 

@@ -403,7 +403,7 @@ fn a_name_shows_in_panics_and_in_the_report() {
             .task()
             .name(format!("worker {}", 2))
             .spawn(async { panic!("ah") });
-        let error = block_on(joined).map(|()| ()).unwrap_err();
+        let error = block_on(joined).unwrap_err();
         assert!(
             error
                 .to_string()
