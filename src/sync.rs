@@ -8,6 +8,7 @@
 //!   standard library.
 
 #[cfg(loom)]
+#[path = "../tests/loom/primitives.rs"]
 pub(crate) mod loom;
 
 #[cfg(loom)]
