@@ -30,7 +30,7 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::blocking::pool::{Pool, Settings};
+use crate::blocking::pool::Pool;
 use crate::error::Rejected;
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
@@ -60,12 +60,7 @@ where
     T: Send + 'static,
 {
     static DEFAULT: OnceLock<BlockingGroup> = OnceLock::new();
-    let group = DEFAULT.get_or_init(|| {
-        BlockingGroup::assemble(Settings {
-            max_threads: DEFAULT_MAX,
-            when_full: WhenFull::Wait,
-        })
-    });
+    let group = DEFAULT.get_or_init(|| BlockingGroup::assemble(DEFAULT_MAX, WhenFull::Wait));
     group.spawn(job)
 }
 
@@ -139,14 +134,11 @@ impl BlockingGroup {
         }
     }
 
-    fn assemble(settings: Settings) -> BlockingGroup {
-        let pool = Pool::new(settings);
-        let guard = Arc::new(ShutdownOnDrop {
-            pool: Arc::clone(&pool),
-        });
+    fn assemble(max_threads: usize, when_full: WhenFull) -> BlockingGroup {
+        let pool = Pool::new(max_threads, when_full);
         BlockingGroup {
-            pool,
-            _guard: guard,
+            pool: Arc::clone(&pool),
+            _guard: Arc::new(ShutdownOnDrop { pool }),
         }
     }
 
@@ -411,10 +403,7 @@ impl BlockingBuilder {
                 "max_threads: a blocking group needs at least one thread",
             ));
         }
-        Ok(BlockingGroup::assemble(Settings {
-            max_threads: self.max_threads,
-            when_full: self.when_full,
-        }))
+        Ok(BlockingGroup::assemble(self.max_threads, self.when_full))
     }
 }
 

@@ -62,16 +62,10 @@ pub enum WhenFull {
     Reject,
 }
 
-/// The settings of a group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) max_threads: usize,
-    pub(crate) when_full: WhenFull,
-}
-
 /// The shared state of a blocking group.
 pub(crate) struct Pool {
-    settings: Settings,
+    max_threads: usize,
+    when_full: WhenFull,
     pub(super) inner: Mutex<PoolState>,
     /// Notified when a job is queued, or the shutdown has advanced; workers wait here.
     pub(super) changed: Condvar,
@@ -83,9 +77,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: Settings) -> Arc<Pool> {
+    pub(crate) fn new(max_threads: usize, when_full: WhenFull) -> Arc<Pool> {
         Arc::new(Pool {
-            settings,
+            max_threads,
+            when_full,
             inner: Mutex::new(PoolState::new()),
             changed: Condvar::new(),
             closed: Condvar::new(),
@@ -154,8 +149,8 @@ impl Pool {
             if inner.queue.len() < inner.idle + inner.arriving {
                 return Ok(inner);
             }
-            if inner.threads == self.settings.max_threads {
-                return match self.settings.when_full {
+            if inner.threads == self.max_threads {
+                return match self.when_full {
                     WhenFull::Wait => Ok(inner),
                     WhenFull::Reject => Err(RejectReason::QueueFull),
                 };
@@ -163,7 +158,7 @@ impl Pool {
             match self.start_thread(&mut inner) {
                 Ok(()) => {}
                 // An existing thread will run it later.
-                Err(_) if inner.threads > 0 && self.settings.when_full == WhenFull::Wait => {
+                Err(_) if inner.threads > 0 && self.when_full == WhenFull::Wait => {
                     return Ok(inner);
                 }
                 Err(error) => return Err(RejectReason::ThreadStart(error.kind())),
@@ -236,18 +231,14 @@ impl Pool {
         self.finish_thread(inner, slot);
     }
 
-    /// Ends a thread of the pool; the last one publishes the report.
+    /// Ends a thread of the pool.
     pub(super) fn finish_thread(&self, inner: MutexGuard<'_, PoolState>, slot: &ThreadSlot) {
         let retired = inner.cause.is_none();
-        let last = inner.is_finished();
-        drop(inner);
         this_thread::leave();
+        self.release(inner);
         if retired {
             // It is not joined: without this its stack would be kept until the group ends.
             self.termination.remove_thread(slot);
-        }
-        if last {
-            self.publish_report();
         }
     }
 
@@ -296,11 +287,7 @@ impl Pool {
         drop(jobs);
         let mut inner = self.inner.lock();
         inner.cancelling -= 1;
-        let last = inner.is_finished();
-        drop(inner);
-        if last {
-            self.publish_report();
-        }
+        self.release(inner);
     }
 
     /// Records that every handle was dropped, so that no more jobs can be submitted.
@@ -313,13 +300,10 @@ impl Pool {
         let mut inner = self.inner.lock();
         inner.control.note(request, sync::now());
         self.state.advance(LoopState::ShuttingDown);
-        if !inner.ever_started && inner.threads == 0 && inner.cause.is_none() {
+        if !inner.ever_started && inner.cause.is_none() {
             // Never used: there is nothing to wait for, and no thread is needed.
             inner.cause = Some(inner.cause_when_idle());
             self.state.advance(LoopState::Shutdown);
-            drop(inner);
-            self.publish_report();
-            return;
         }
         let cancelled = self.close_if_due(&mut inner);
         if inner.threads == 0 && inner.cause.is_none() {
@@ -331,19 +315,14 @@ impl Pool {
             }
         }
         self.ensure_deadline_watched(&mut inner);
-        let finished = inner.is_finished();
-        drop(inner);
-        self.drop_cancelled(cancelled);
         self.changed.notify_all();
-        if finished {
-            self.publish_report();
-        }
+        self.release(inner);
+        self.drop_cancelled(cancelled);
     }
 
-    /// Completes the termination; called by the last thread to end. Later calls have no effect.
-    fn publish_report(&self) {
-        let inner = self.inner.lock();
-        if self.state.get().is_terminated() {
+    /// Releases the lock. The thread that finds the pool finished publishes the report, once.
+    fn release(&self, inner: MutexGuard<'_, PoolState>) {
+        if !inner.is_finished() || self.state.get().is_terminated() {
             return;
         }
         self.state.advance(LoopState::Terminated);
