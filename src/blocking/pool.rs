@@ -302,7 +302,7 @@ impl Pool {
         self.state.advance(LoopState::ShuttingDown);
         if !inner.ever_started && inner.cause.is_none() {
             // Never used: there is nothing to wait for, and no thread is needed.
-            inner.cause = Some(inner.cause_when_idle());
+            inner.cause = Some(inner.control.cause_when_idle());
             self.state.advance(LoopState::Shutdown);
         }
         let cancelled = self.close_if_due(&mut inner);

@@ -123,7 +123,7 @@ impl PoolState {
             return None;
         }
         if self.orphaned || matches!(terms.until, EndCondition::Drained(_)) {
-            return Some(self.cause_when_idle());
+            return Some(self.control.cause_when_idle());
         }
         let quiet_at = self.quiet_at(terms);
         (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(EndCause::Quiet)
@@ -148,13 +148,5 @@ impl PoolState {
         };
         let since = self.last_activity.max(terms.requested_at);
         since.checked_add(quiet)
-    }
-
-    pub(super) fn cause_when_idle(&self) -> EndCause {
-        match self.control.terms().map(|terms| terms.until) {
-            Some(EndCondition::Drained(_)) => EndCause::Drained,
-            Some(EndCondition::Now) => EndCause::Now,
-            _ => EndCause::Idle,
-        }
     }
 }

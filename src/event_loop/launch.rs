@@ -275,8 +275,10 @@ impl Shared {
             return false;
         }
         let driver = guard.edit(|life| life.seal_unstarted());
-        let (hooks, terms, start_error) =
-            guard.edit(|life| (life.hooks.take_all(), life.terms(), life.start_error));
+        let hooks = guard.edit(|life| life.hooks.take_all());
+        let terms = guard.gate().terms();
+        let idle = guard.gate().control.cause_when_idle();
+        let error = failure.or(guard.gate().start_error);
         let mail = guard.take();
         self.cancel_mail(&mail);
         guard.moved();
@@ -289,16 +291,9 @@ impl Shared {
             self.drop_hook(hook);
         }
         self.drop_mail(mail);
-        let cause = match terms.map(|terms| terms.until) {
-            _ if lost => EndCause::Failed,
-            Some(EndCondition::Drained(_)) => EndCause::Drained,
-            Some(EndCondition::Now) => EndCause::Now,
-            _ => EndCause::Idle,
-        };
-        let error = failure.or(start_error);
         let ending = Ending {
             started: false,
-            cause,
+            cause: if lost { EndCause::Failed } else { idle },
             error: error.map(|reason| Rejected::new((), reason).into()),
             terms,
         };
