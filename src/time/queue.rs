@@ -32,7 +32,6 @@ pub(crate) struct Queue<T> {
     heap: Heap,
     wheel: Wheel,
     slots: Slots<T>,
-    len: usize,
     /// Counts insertions, to keep equal deadlines in order.
     order: u64,
     /// The time up to which entries were popped last.
@@ -45,19 +44,17 @@ impl<T> Queue<T> {
             heap: Heap::new(),
             wheel: Wheel::new(),
             slots: Slots::new(),
-            len: 0,
             order: 0,
             now: 0,
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.slots.len()
     }
 
     /// The earliest deadline.
@@ -80,12 +77,11 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
-        if self.len == 0 {
+        if self.is_empty() {
             self.wheel.begin(self.now);
         }
         let key = self.slots.occupy(deadline, self.order, value);
         self.order += 1;
-        self.len += 1;
         self.link(key.slot);
         key
     }
@@ -97,14 +93,13 @@ impl<T> Queue<T> {
 
     /// Removes an entry.
     pub(crate) fn remove(&mut self, key: TimerKey) -> Option<T> {
-        self.slots
-            .is_current(key)
-            .then(|| self.remove_slot(key.slot))
+        self.get_mut(key)?;
+        Some(self.remove_slot(key.slot))
     }
 
     /// Changes the deadline of an entry, which then counts as inserted now; `false` if it is gone.
     pub(crate) fn reset(&mut self, key: TimerKey, deadline: u64) -> bool {
-        if !self.slots.is_current(key) {
+        if self.get_mut(key).is_none() {
             return false;
         }
         self.unlink(key.slot);
@@ -137,7 +132,7 @@ impl<T> Queue<T> {
     /// Removes all entries.
     pub(crate) fn clear(&mut self) -> Vec<T> {
         let now = self.now;
-        let mut values = Vec::with_capacity(self.len);
+        let mut values = Vec::with_capacity(self.len());
         while let Some(value) = self.pop_due(u64::MAX) {
             values.push(value);
         }
@@ -175,8 +170,7 @@ impl<T> Queue<T> {
     fn remove_slot(&mut self, slot: u32) -> T {
         self.unlink(slot);
         let value = self.slots.vacate(slot);
-        self.len -= 1;
-        if self.len == 0 {
+        if self.is_empty() {
             // Frees the memory that a large number of past entries has needed.
             self.heap.shrink();
             self.slots.shrink();
