@@ -9,7 +9,7 @@
 //! - If the system refuses the thread, the deadline is checked by threads that wait for termination, or
 //!   that poll its future after the deadline; workers and submitters check it as usual.
 
-use crate::blocking::pool::{Pool, wait};
+use crate::blocking::pool::Pool;
 use crate::blocking::pool_state::{KeeperState, PoolState, ShutdownPhase};
 use crate::sync::Arc;
 use crate::termination::ThreadSlot;
@@ -42,13 +42,10 @@ impl Pool {
     /// The main function of the keeper thread.
     fn run_keeper(self: Arc<Pool>, slot: &ThreadSlot) {
         let mut inner = self.inner.lock();
-        loop {
-            let phase;
-            (inner, phase) = self.advance_shutdown(inner);
-            let ShutdownPhase::ShuttingDown(until) = phase else {
-                break;
-            };
-            (inner, _) = wait(&self.closed, inner, until);
+        inner = self.advance_shutdown(inner);
+        while let ShutdownPhase::ShuttingDown(until) = inner.shutdown_phase() {
+            inner = self.closed.wait_until(inner, until);
+            inner = self.advance_shutdown(inner);
         }
         inner.keeper = KeeperState::Ended;
         self.finish_thread(inner, slot);

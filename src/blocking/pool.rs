@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::blocking::job::{self, JobRunnable};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
@@ -197,9 +197,8 @@ impl Pool {
         inner.arriving -= 1;
         loop {
             // Before every job: a job that has not begun at the timeout must not begin after it.
-            let phase;
-            (inner, phase) = self.advance_shutdown(inner);
-            let (deadline, retire) = match phase {
+            inner = self.advance_shutdown(inner);
+            let (deadline, retire) = match inner.shutdown_phase() {
                 ShutdownPhase::Open => (sync::now().checked_add(KEEP_ALIVE), true),
                 ShutdownPhase::ShuttingDown(deadline) => (deadline, false),
                 ShutdownPhase::Closed => break,
@@ -218,8 +217,8 @@ impl Pool {
                 continue;
             }
             inner.idle += 1;
-            let timed_out;
-            (inner, timed_out) = wait(&self.changed, inner, deadline);
+            inner = self.changed.wait_until(inner, deadline);
+            let timed_out = deadline.is_some_and(|deadline| sync::now() >= deadline);
             inner.idle -= 1;
             // A shutdown that was requested in the meantime relies on this thread.
             let requested = inner.control.is_requested();
@@ -246,15 +245,14 @@ impl Pool {
     pub(super) fn advance_shutdown<'a>(
         &'a self,
         mut inner: MutexGuard<'a, PoolState>,
-    ) -> (MutexGuard<'a, PoolState>, ShutdownPhase) {
+    ) -> MutexGuard<'a, PoolState> {
         let cancelled = self.close_if_due(&mut inner);
         if !cancelled.is_empty() {
             drop(inner);
             self.drop_cancelled(cancelled);
             inner = self.inner.lock();
         }
-        let phase = inner.shutdown_phase();
-        (inner, phase)
+        inner
     }
 
     /// Closes the pool if its shutdown terms are met; returns the jobs that this cancels, for
@@ -340,21 +338,5 @@ impl Pool {
         };
         drop(inner);
         self.termination.child_done(0, report);
-    }
-}
-
-/// Waits for a notification or the deadline; also returns whether the deadline has passed.
-pub(super) fn wait<'a>(
-    condvar: &Condvar,
-    inner: MutexGuard<'a, PoolState>,
-    deadline: Option<Instant>,
-) -> (MutexGuard<'a, PoolState>, bool) {
-    match deadline {
-        None => (condvar.wait(inner), false),
-        Some(deadline) => {
-            let left = deadline.saturating_duration_since(sync::now());
-            let inner = condvar.wait_timeout(inner, left);
-            (inner, sync::now() >= deadline)
-        }
     }
 }

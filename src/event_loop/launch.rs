@@ -108,15 +108,12 @@ impl Shared {
                     guard.edit(|life| life.await_start(this_thread));
                 }
                 Begin::Wait if timeout.is_zero() => return Ok(()),
-                Begin::Wait => {
-                    let left = deadline.saturating_duration_since(sync::now());
-                    if left.is_zero() {
-                        let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
-                        guard.edit(|life| life.time_out_start(reason));
-                        return Err(reason);
-                    }
-                    guard = guard.wait_moved(left);
+                Begin::Wait if sync::now() >= deadline => {
+                    let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
+                    guard.edit(|life| life.time_out_start(reason));
+                    return Err(reason);
                 }
+                Begin::Wait => guard = guard.wait_moved(deadline),
                 Begin::Refused(kind) => return Err(RejectReason::ThreadStart(kind)),
             }
         }
@@ -254,11 +251,10 @@ impl Shared {
     fn await_begin(&self, limit: Instant) {
         let mut guard = self.inbox.lock();
         while let Phase::Free(_) | Phase::Starting(_) = guard.gate().phase() {
-            let left = limit.saturating_duration_since(sync::now());
-            if left.is_zero() {
+            if sync::now() >= limit {
                 return;
             }
-            guard = guard.wait_moved(left);
+            guard = guard.wait_moved(limit);
         }
     }
 
