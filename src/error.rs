@@ -12,6 +12,9 @@ use std::panic::Location;
 use crate::sync::Mutex;
 use crate::unwind::message;
 
+/// The source location of a submission.
+pub(crate) type Caller = &'static Location<'static>;
+
 /// The reason why a submission was refused.
 ///
 /// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind
@@ -180,17 +183,14 @@ enum JoinFailure {
     Panic {
         // A payload is Send but not Sync; the lock makes the error Sync without unsafe code.
         payload: Mutex<Box<dyn Any + Send>>,
-        location: &'static Location<'static>,
+        location: Caller,
     },
     Cancelled,
     Rejected(RejectReason),
 }
 
 impl JoinError {
-    pub(crate) fn panic(
-        payload: Box<dyn Any + Send>,
-        location: &'static Location<'static>,
-    ) -> JoinError {
+    pub(crate) fn panic(payload: Box<dyn Any + Send>, location: Caller) -> JoinError {
         JoinError(JoinFailure::Panic {
             payload: Mutex::new(payload),
             location,

@@ -10,6 +10,7 @@ use std::fmt;
 use std::panic::Location;
 use std::task::Waker;
 
+use crate::error::Caller;
 use crate::sync::Arc;
 use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop, discard, message};
@@ -44,7 +45,7 @@ impl PanicReporter {
     pub(crate) fn call_from<R>(
         &self,
         site: PanicSite,
-        location: Option<&'static Location<'static>>,
+        location: Option<Caller>,
         call: impl FnOnce() -> R,
     ) -> Option<R> {
         contain(call)
@@ -53,12 +54,7 @@ impl PanicReporter {
     }
 
     /// Drops a value whose destructor is user code.
-    pub(crate) fn drop<T>(
-        &self,
-        site: PanicSite,
-        location: Option<&'static Location<'static>>,
-        value: T,
-    ) {
+    pub(crate) fn drop<T>(&self, site: PanicSite, location: Option<Caller>, value: T) {
         self.call_from(site, location, || drop(value));
     }
 
@@ -71,34 +67,19 @@ impl PanicReporter {
 
     /// Reports a panic, and drops its payload.
     #[cold]
-    pub(crate) fn report(
-        &self,
-        site: PanicSite,
-        payload: Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
+    pub(crate) fn report(&self, site: PanicSite, payload: Payload, location: Option<Caller>) {
         self.trace(site, &payload, location);
         self.show(site, payload, location);
     }
 
     /// Tells `tracing` of a panic that may be reported later.
-    pub(crate) fn trace(
-        &self,
-        site: PanicSite,
-        payload: &Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
+    pub(crate) fn trace(&self, site: PanicSite, payload: &Payload, location: Option<Caller>) {
         trace::panicked(&site, message(&**payload), self.index, location);
     }
 
     /// Shows a panic to the handler, or on stderr if there is none or it panics too.
     #[cold]
-    pub(crate) fn show(
-        &self,
-        site: PanicSite,
-        payload: Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
+    pub(crate) fn show(&self, site: PanicSite, payload: Payload, location: Option<Caller>) {
         let panic = TaskPanic {
             site,
             payload: &*payload,
@@ -226,7 +207,7 @@ impl fmt::Display for PanicSite {
 pub struct TaskPanic<'a> {
     pub(crate) site: PanicSite,
     pub(crate) payload: &'a (dyn Any + Send),
-    pub(crate) location: Option<&'static Location<'static>>,
+    pub(crate) location: Option<Caller>,
     pub(crate) index: Option<usize>,
 }
 

@@ -4,12 +4,12 @@
 //! - A job that is dropped without being polled counts as cancelled.
 
 use std::future::Future;
-use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use async_task::{Builder, FallibleTask};
 
+use crate::error::Caller;
 use crate::event_loop::counters::TaskEnd;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::task::harness::Outcome;
@@ -21,7 +21,7 @@ pub(crate) type JobRunnable = async_task::Runnable<()>;
 /// Creates a job from a closure.
 pub(crate) fn new<F, T>(
     call: F,
-    location: &'static Location<'static>,
+    location: Caller,
     count: impl Fn(TaskEnd) + Send + 'static,
 ) -> (JobRunnable, FallibleTask<Outcome<T>, ()>)
 where
@@ -41,7 +41,7 @@ where
 
 struct Job<F, C: Fn(TaskEnd)> {
     call: Option<F>,
-    location: &'static Location<'static>,
+    location: Caller,
     /// Counts the end of the job.
     count: C,
 }
@@ -76,7 +76,7 @@ impl<F, C: Fn(TaskEnd)> Drop for Job<F, C> {
 }
 
 /// Drops a closure that will not be called: the job is cancelled, or panicked if the destructor does.
-pub(crate) fn drop_uncalled<F>(call: F, location: &'static Location<'static>) -> TaskEnd {
+pub(crate) fn drop_uncalled<F>(call: F, location: Caller) -> TaskEnd {
     match contain_drop(call) {
         Ok(()) => TaskEnd::Cancelled,
         Err(payload) => {

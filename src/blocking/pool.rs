@@ -15,12 +15,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::Location;
 use std::time::Duration;
 
 use crate::blocking::job::{self, JobRunnable};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
-use crate::error::{RejectReason, Rejected};
+use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::state::{LoopState, StateCell};
 use crate::event_loop::terms::ShutdownRequest;
@@ -111,7 +110,7 @@ impl Pool {
     pub(crate) fn submit<F, T>(
         self: &Arc<Pool>,
         call: F,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> Result<JoinHandle<T>, Rejected<F>>
     where
         F: FnOnce() -> T + Send + 'static,

@@ -2,12 +2,11 @@
 
 use std::future::Future;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, RandomState};
-use std::panic::Location;
 use std::time::Duration;
 
 use crate::chooser::{Chooser, GroupView, RoundRobin};
 use crate::clock::Clock;
-use crate::error::RejectReason;
+use crate::error::{Caller, RejectReason};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
 use crate::event_loop::state::LoopState;
@@ -162,7 +161,7 @@ impl GroupCore {
     pub(crate) fn refuse_no_such_loop<F: Future>(
         &self,
         future: F,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> JoinHandle<F::Output> {
         self.end.termination.count_rejected();
         self.panics

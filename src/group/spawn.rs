@@ -8,9 +8,8 @@
 //!   accepted already, is offered to every loop in turn.
 
 use std::future::Future;
-use std::panic::Location;
 
-use crate::error::{RejectReason, Rejected};
+use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::core::GroupCore;
@@ -23,7 +22,7 @@ impl GroupCore {
     pub(crate) fn spawn<F>(
         &self,
         future: F,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> Result<JoinHandle<F::Output>, Refused<'_, F>>
     where
         F: Future + Send + 'static,
@@ -38,7 +37,7 @@ impl GroupCore {
     pub(crate) fn spawn_with<I, F>(
         &self,
         init: I,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> Result<JoinHandle<F::Output>, Refused<'_, I>>
     where
         I: FnOnce() -> F + Send + 'static,
@@ -54,7 +53,7 @@ impl GroupCore {
     pub(crate) fn start_connection<I, F>(
         &self,
         init: I,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> Result<(), Rejected<I>>
     where
         I: FnOnce() -> F + Send + 'static,
@@ -73,7 +72,7 @@ impl GroupCore {
     fn offer<V, R>(
         &self,
         value: V,
-        location: &'static Location<'static>,
+        location: Caller,
         again: fn(RejectReason) -> bool,
         offer: impl Fn(&EventLoop, V) -> Result<R, Rejected<V>>,
     ) -> Result<R, Refused<'_, V>> {
@@ -110,7 +109,7 @@ fn is_closed(reason: RejectReason) -> bool {
 pub(crate) struct Refused<'a, V> {
     by: &'a EventLoop,
     rejected: Rejected<V>,
-    location: &'static Location<'static>,
+    location: Caller,
 }
 
 impl<V> Refused<'_, V> {
