@@ -278,10 +278,9 @@ impl fmt::Display for TaskPanic<'_> {
         if let Some(location) = self.location {
             write!(f, " from {location}")?;
         }
+        f.write_str(" panicked")?;
         if let Some(index) = self.index {
-            write!(f, " panicked on loop {index}")?;
-        } else {
-            f.write_str(" panicked")?;
+            write!(f, " on loop {index}")?;
         }
         write!(f, ": {}", self.message())
     }

@@ -1,7 +1,7 @@
 //! The keeper: a thread that watches the deadline of a shutdown while every worker is busy.
 //!
 //! - While a shutdown with a deadline is in progress and the pool is not closed, one thread watches the
-//!   deadline: an idle or arriving worker, or the keeper. [`Pool::ensure_deadline_watched`] is called
+//!   deadline: an idle worker, or the keeper. [`Pool::ensure_deadline_watched`] is called
 //!   where the last such worker may become busy: in a request, and before a worker begins a job.
 //! - The keeper is not a worker: it runs no jobs and does not count against `max_threads`. A pool has at
 //!   most one. It ends as soon as the pool is closed, and the report waits for it.
@@ -17,7 +17,7 @@ use crate::termination::ThreadSlot;
 impl Pool {
     /// Makes sure that a thread watches the deadline of a shutdown, with the lock held.
     pub(super) fn ensure_deadline_watched(self: &Arc<Pool>, inner: &mut PoolState) {
-        let watched = inner.idle + inner.arriving > 0 || inner.keeper != KeeperState::NotStarted;
+        let watched = inner.idle > 0 || inner.keeper != KeeperState::NotStarted;
         if watched || inner.cause.is_some() {
             return;
         }

@@ -4,7 +4,7 @@
 //!   closed.
 //! - The thread for a job is started before the job is accepted: if the system refuses the thread, the
 //!   job is handed back (or waits for an existing thread).
-//! - A worker is arriving, idle, running a job, or ended. Arriving and idle workers are enough for the
+//! - A worker is idle (from its start on), running a job, or ended. The idle workers are enough for the
 //!   queue, or there are `max_threads` workers.
 //! - Workers and submitters advance the shutdown whenever they hold the lock; the last thread to end
 //!   after the pool was closed publishes the report.
@@ -80,7 +80,7 @@ impl Pool {
         Arc::new(Pool {
             max_threads,
             when_full,
-            inner: Mutex::new(PoolState::new()),
+            inner: Mutex::default(),
             changed: Condvar::new(),
             closed: Condvar::new(),
             state: StateCell::new(),
@@ -128,7 +128,7 @@ impl Pool {
             move |end| pool.count_ended(end)
         });
         inner.figures.accepted += 1;
-        inner.last_activity = sync::now();
+        inner.last_activity = Some(sync::now());
         inner.queue.push_back(runnable);
         drop(inner);
         self.changed.notify_one();
@@ -145,7 +145,7 @@ impl Pool {
                 self.drop_cancelled(cancelled);
                 return Err(RejectReason::ShutDown);
             }
-            if inner.queue.len() < inner.idle + inner.arriving {
+            if inner.queue.len() < inner.idle {
                 return Ok(inner);
             }
             if inner.threads == self.max_threads {
@@ -171,7 +171,7 @@ impl Pool {
         self.state.advance(LoopState::Started);
         inner.ever_started = true;
         inner.threads += 1;
-        inner.arriving += 1;
+        inner.idle += 1;
         Ok(())
     }
 
@@ -193,7 +193,7 @@ impl Pool {
     /// The main function of a worker thread.
     fn run_worker(self: Arc<Pool>, slot: &ThreadSlot) {
         let mut inner = self.inner.lock();
-        inner.arriving -= 1;
+        inner.idle -= 1;
         loop {
             // Before every job: a job that has not begun at the timeout must not begin after it.
             inner = self.advance_shutdown(inner);
@@ -212,7 +212,7 @@ impl Pool {
                 runnable.run();
                 inner = self.inner.lock();
                 inner.running -= 1;
-                inner.last_activity = sync::now();
+                inner.last_activity = Some(sync::now());
                 continue;
             }
             inner.idle += 1;

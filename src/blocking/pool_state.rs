@@ -13,18 +13,17 @@ use crate::blocking::job::JobRunnable;
 use crate::clock::earlier;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownTerms};
 use crate::report::{EndCause, Figures};
-use crate::sync::{self, Arc};
+use crate::sync::Arc;
 
 /// The largest capacity, in jobs, that an empty queue keeps.
 const MAX_EMPTY_CAPACITY: usize = 1024;
 
 /// The state of a pool.
+#[derive(Default)]
 pub(super) struct PoolState {
     pub(super) queue: VecDeque<JobRunnable>,
-    /// Workers that wait for a job.
+    /// Workers that wait for a job, or were started and have not checked the queue yet.
     pub(super) idle: usize,
-    /// Workers that were started and have not checked the queue yet.
-    pub(super) arriving: usize,
     /// All workers.
     pub(super) threads: usize,
     /// Workers that run a job.
@@ -36,7 +35,8 @@ pub(super) struct PoolState {
     /// `Some` once the pool is closed and accepts no more jobs.
     pub(super) cause: Option<EndCause>,
     pub(super) error: Option<Arc<io::Error>>,
-    pub(super) last_activity: Instant,
+    /// `None` before the first job.
+    pub(super) last_activity: Option<Instant>,
     /// Every handle was dropped.
     pub(super) orphaned: bool,
     pub(super) ever_started: bool,
@@ -63,25 +63,6 @@ pub(super) enum KeeperState {
 }
 
 impl PoolState {
-    pub(super) fn new() -> PoolState {
-        PoolState {
-            queue: VecDeque::new(),
-            idle: 0,
-            arriving: 0,
-            threads: 0,
-            running: 0,
-            cancelling: 0,
-            keeper: KeeperState::default(),
-            control: ShutdownControl::default(),
-            cause: None,
-            error: None,
-            last_activity: sync::now(),
-            orphaned: false,
-            ever_started: false,
-            figures: Figures::default(),
-        }
-    }
-
     /// Whether the pool is closed, every thread has ended and every cancelled job is dropped.
     pub(super) fn is_finished(&self) -> bool {
         self.cause.is_some()
@@ -146,7 +127,7 @@ impl PoolState {
         let EndCondition::Quiet(quiet) = terms.until else {
             return None;
         };
-        let since = self.last_activity.max(terms.requested_at);
-        since.checked_add(quiet)
+        let since = self.last_activity.max(Some(terms.requested_at));
+        since?.checked_add(quiet)
     }
 }

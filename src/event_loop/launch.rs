@@ -54,12 +54,6 @@ impl Shared {
         self.launch(timeout)
     }
 
-    /// Starts the loop without waiting for the thread to begin: the thread, or the drop of its
-    /// `LoopThread`, handles the shutdown request.
-    fn start_without_waiting(self: &Arc<Shared>) {
-        let _ = self.launch(Duration::ZERO);
-    }
-
     /// Assigns the loop to the calling thread, if it has none yet.
     pub(crate) fn take_parts(self: &Arc<Shared>) -> Option<LoopParts> {
         let group = self.parent.group()?;
@@ -200,7 +194,8 @@ impl Shared {
                     drop(guard);
                     // Before the factory is called, which may be slow; a failure ends the loop as well.
                     self.watch_start();
-                    self.start_without_waiting();
+                    // The thread, or the drop of its `LoopThread`, handles the request.
+                    let _ = self.launch(Duration::ZERO);
                     return;
                 }
                 // Claimed, or being started: the new thread, or its failure, handles the request.
