@@ -25,23 +25,13 @@ pub(super) struct QueueSlot<T> {
     /// Orders entries with the same deadline: the older is smaller.
     pub(super) order: u64,
     value: T,
-    /// Which part of the queue holds the entry.
-    pub(super) location: EntryLocation,
-    /// In the heap, the index there; in a bucket of the wheel, the previous slot.
-    pub(super) position: u32,
-    /// In a bucket of the wheel, the next slot.
+    /// The level and number of its bucket, if it is in the wheel.
+    pub(super) bucket: Option<(u8, u8)>,
+    /// The previous slot in its bucket.
+    pub(super) previous: u32,
+    /// The next slot in its bucket.
     pub(super) next: u32,
     generation: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EntryLocation {
-    Heap,
-    /// In this bucket, on this level.
-    Wheel {
-        level: u8,
-        bucket: u8,
-    },
 }
 
 impl<T> Slots<T> {
@@ -59,8 +49,8 @@ impl<T> Slots<T> {
             deadline,
             order,
             value,
-            location: EntryLocation::Heap,
-            position: NONE,
+            bucket: None,
+            previous: NONE,
             next: NONE,
             generation,
         });
@@ -80,6 +70,12 @@ impl<T> Slots<T> {
 
     pub(super) fn entry(&self, slot: u32) -> &QueueSlot<T> {
         &self.0[slot as usize]
+    }
+
+    /// Whether there is an entry of this order in the slot.
+    pub(super) fn has_order(&self, slot: u32, order: u64) -> bool {
+        let entry = self.0.get(slot as usize);
+        entry.is_some_and(|entry| entry.order == order)
     }
 
     pub(super) fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
