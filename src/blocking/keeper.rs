@@ -7,28 +7,27 @@
 //!   most one. It ends as soon as the pool is closed, and the report waits for it.
 //! - It waits on its own condition variable: the single notification for a job must reach a worker.
 //! - If the system refuses the thread, the deadline is checked by threads that wait for termination, or
-//!   that poll its future after the deadline; workers and submitters check it as usual.
+//!   that poll its future after the deadline; workers and submitters check it as usual. The next job that
+//!   begins tries again to start it.
 
 use crate::blocking::pool::Pool;
-use crate::blocking::pool_state::{KeeperState, PoolState, ShutdownPhase};
+use crate::blocking::pool_state::{PoolState, ShutdownPhase};
 use crate::sync::Arc;
 use crate::termination::ThreadSlot;
 
 impl Pool {
     /// Makes sure that a thread watches the deadline of a shutdown, with the lock held.
     pub(super) fn ensure_deadline_watched(self: &Arc<Pool>, inner: &mut PoolState) {
-        let watched = inner.idle > 0 || inner.keeper != KeeperState::NotStarted;
-        if watched || inner.cause.is_some() {
+        if inner.idle > 0 || inner.keeper || inner.cause.is_some() {
             return;
         }
         let Some(deadline) = inner.control.terms().and_then(|terms| terms.deadline) else {
             return;
         };
-        if self.launch("loop-keeper", Pool::run_keeper).is_ok() {
-            inner.keeper = KeeperState::Watching;
+        inner.keeper = self.launch("loop-keeper", Pool::run_keeper).is_ok();
+        if inner.keeper {
             return;
         }
-        inner.keeper = KeeperState::Ended;
         let pool = Arc::downgrade(self);
         let check = move || {
             if let Some(pool) = pool.upgrade() {
@@ -47,7 +46,7 @@ impl Pool {
             inner = self.closed.wait_until(inner, until);
             inner = self.advance_shutdown(inner);
         }
-        inner.keeper = KeeperState::Ended;
+        inner.keeper = false;
         self.finish_thread(inner, slot);
     }
 }

@@ -30,7 +30,8 @@ pub(super) struct PoolState {
     pub(super) running: usize,
     /// Threads that currently drop cancelled jobs, without the lock: termination waits for them.
     pub(super) cancelling: usize,
-    pub(super) keeper: KeeperState,
+    /// Whether the keeper watches the deadline: termination waits for it.
+    pub(super) keeper: bool,
     pub(super) control: ShutdownControl,
     /// `Some` once the pool is closed and accepts no more jobs.
     pub(super) cause: Option<EndCause>,
@@ -52,23 +53,10 @@ pub(super) enum ShutdownPhase {
     Closed,
 }
 
-/// The state of the keeper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum KeeperState {
-    #[default]
-    NotStarted,
-    Watching,
-    /// It has ended, or could not be started.
-    Ended,
-}
-
 impl PoolState {
     /// Whether the pool is closed, every thread has ended and every cancelled job is dropped.
     pub(super) fn is_finished(&self) -> bool {
-        self.cause.is_some()
-            && self.threads == 0
-            && self.keeper != KeeperState::Watching
-            && self.cancelling == 0
+        self.cause.is_some() && self.threads == 0 && !self.keeper && self.cancelling == 0
     }
 
     /// Removes the oldest queued job.

@@ -354,7 +354,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
 
     /// Takes everything out.
     pub(crate) fn take(&mut self) -> Batch<T, N> {
-        std::mem::take(&mut self.state.mail)
+        std::mem::replace(&mut self.state.mail, Batch::new())
     }
 
     /// Has the loop take a turn, unless the gate is closed: then the loop has ended.
@@ -377,12 +377,6 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
     /// Wakes the threads that wait for the gate to move.
     pub(crate) fn moved(&self) {
         self.inbox.moved.notify_all();
-    }
-}
-
-impl<T, N> Default for Batch<T, N> {
-    fn default() -> Batch<T, N> {
-        Batch::new()
     }
 }
 

@@ -27,7 +27,7 @@ use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::ending::Ending;
 use crate::event_loop::hooks::Hook;
 use crate::event_loop::lifecycle::{self, Begin, Phase, Start};
-use crate::event_loop::shared::{LoopParts, Mail, Message, Shared};
+use crate::event_loop::shared::{InboxGuard, LoopParts, Mail, Message, Shared};
 use crate::event_loop::terms::EndCondition;
 use crate::panic::PanicSite;
 use crate::report::EndCause;
@@ -138,11 +138,12 @@ impl Shared {
         } = parts;
         let mut guard = shared.inbox.lock();
         let failed = guard.edit(|life| life.fail_start(driver));
-        let mail = failed.as_ref().map(|_| guard.take()).unwrap_or_default();
-        shared.cancel_mail(&mail);
+        let mail = failed.is_ok().then(|| shared.cancel_mail(&mut guard));
         guard.moved();
         drop(guard);
-        shared.drop_mail(mail);
+        if let Some(mail) = mail {
+            shared.drop_mail(mail);
+        }
         // A `launch` that is inside the factory handles its failure itself. Otherwise a shutdown requested
         // meanwhile relied on this thread.
         if let Ok(Start::Awaited | Start::Abandoned) = failed {
@@ -159,8 +160,9 @@ impl Shared {
         begun
     }
 
-    /// Counts submissions of other loops to a loop that gets no thread as cancelled; under the inbox lock.
-    fn cancel_mail(&self, mail: &Mail) {
+    /// Takes out the submissions of other loops to a loop that gets no thread, and counts them as cancelled.
+    fn cancel_mail(&self, guard: &mut InboxGuard<'_>) -> Mail {
+        let mail = guard.take();
         let is_task = |message: &&Message| matches!(message, Message::Make(_));
         let to_make = mail.messages.iter().filter(is_task).count();
         for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + to_make {
@@ -170,6 +172,7 @@ impl Shared {
                 bound.release();
             }
         }
+        mail
     }
 
     /// Drops the cancelled work, with no lock held. It was never polled, so any thread may drop it.
@@ -270,8 +273,7 @@ impl Shared {
         let terms = guard.gate().terms();
         let idle = guard.gate().control.cause_when_idle();
         let error = failure.or(guard.gate().start_error);
-        let mail = guard.take();
-        self.cancel_mail(&mail);
+        let mail = self.cancel_mail(&mut guard);
         guard.moved();
         drop(guard);
         drop(driver);
