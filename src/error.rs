@@ -13,6 +13,9 @@ use std::panic::Location;
 use crate::sync::Mutex;
 use crate::unwind::{Payload, message};
 
+/// The source location of a submission.
+pub(crate) type Caller = &'static Location<'static>;
+
 /// The reason why a submission was refused.
 ///
 /// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind
@@ -187,14 +190,14 @@ enum JoinFailure {
 pub(crate) struct PanicRecord {
     // A payload is Send but not Sync; the lock makes the error Sync without unsafe code.
     payload: Mutex<Payload>,
-    location: &'static Location<'static>,
+    location: Caller,
     name: Option<Cow<'static, str>>,
 }
 
 impl PanicRecord {
     pub(crate) fn new(
         payload: Payload,
-        location: &'static Location<'static>,
+        location: Caller,
         name: Option<Cow<'static, str>>,
     ) -> PanicRecord {
         PanicRecord {
@@ -205,13 +208,7 @@ impl PanicRecord {
     }
 
     /// The payload, the place of the spawn and the name of the task.
-    pub(crate) fn into_parts(
-        self,
-    ) -> (
-        Payload,
-        &'static Location<'static>,
-        Option<Cow<'static, str>>,
-    ) {
+    pub(crate) fn into_parts(self) -> (Payload, Caller, Option<Cow<'static, str>>) {
         (self.payload.into_inner(), self.location, self.name)
     }
 

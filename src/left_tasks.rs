@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
 
+use crate::error::Caller;
 use crate::reactor::direction::Direction;
 
 /// What a task was waiting for.
@@ -84,16 +85,13 @@ pub struct LeftTasks {
 /// What tasks have in common that are one entry of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeftKind {
-    location: &'static Location<'static>,
+    location: Caller,
     name: Option<Cow<'static, str>>,
     waits_for: Option<WaitsFor>,
 }
 
 impl LeftKind {
-    pub(crate) fn new(
-        location: &'static Location<'static>,
-        name: Option<Cow<'static, str>>,
-    ) -> LeftKind {
+    pub(crate) fn new(location: Caller, name: Option<Cow<'static, str>>) -> LeftKind {
         LeftKind {
             location,
             name,

@@ -10,7 +10,7 @@ use std::fmt;
 use std::panic::Location;
 use std::task::Waker;
 
-use crate::error::PanicRecord;
+use crate::error::{Caller, PanicRecord};
 use crate::sync::Arc;
 use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop, discard, message};
@@ -45,7 +45,7 @@ impl PanicReporter {
     pub(crate) fn call_from<R>(
         &self,
         site: PanicSite,
-        location: Option<&'static Location<'static>>,
+        location: Option<Caller>,
         call: impl FnOnce() -> R,
     ) -> Option<R> {
         contain(call)
@@ -54,12 +54,7 @@ impl PanicReporter {
     }
 
     /// Drops a value whose destructor is user code.
-    pub(crate) fn drop<T>(
-        &self,
-        site: PanicSite,
-        location: Option<&'static Location<'static>>,
-        value: T,
-    ) {
+    pub(crate) fn drop<T>(&self, site: PanicSite, location: Option<Caller>, value: T) {
         self.call_from(site, location, || drop(value));
     }
 
@@ -72,34 +67,19 @@ impl PanicReporter {
 
     /// Reports a panic, and drops its payload.
     #[cold]
-    pub(crate) fn report(
-        &self,
-        site: PanicSite,
-        payload: Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
+    pub(crate) fn report(&self, site: PanicSite, payload: Payload, location: Option<Caller>) {
         self.trace(site, &payload, location);
         self.show(site, payload, location);
     }
 
     /// Tells `tracing` of a panic that may be reported later.
-    pub(crate) fn trace(
-        &self,
-        site: PanicSite,
-        payload: &Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
+    pub(crate) fn trace(&self, site: PanicSite, payload: &Payload, location: Option<Caller>) {
         trace::panicked(&site, message(&**payload), self.index, location);
     }
 
     /// Shows a panic to the handler, or on stderr if there is none or it panics too.
     #[cold]
-    pub(crate) fn show(
-        &self,
-        site: PanicSite,
-        payload: Payload,
-        location: Option<&'static Location<'static>>,
-    ) {
+    pub(crate) fn show(&self, site: PanicSite, payload: Payload, location: Option<Caller>) {
         self.show_named(site, payload, location, None);
     }
 
@@ -114,7 +94,7 @@ impl PanicReporter {
         &self,
         site: PanicSite,
         payload: Payload,
-        location: Option<&'static Location<'static>>,
+        location: Option<Caller>,
         name: Option<&str>,
     ) {
         let panic = TaskPanic {
@@ -245,7 +225,7 @@ impl fmt::Display for PanicSite {
 pub struct TaskPanic<'a> {
     pub(crate) site: PanicSite,
     pub(crate) payload: &'a (dyn Any + Send),
-    pub(crate) location: Option<&'static Location<'static>>,
+    pub(crate) location: Option<Caller>,
     pub(crate) name: Option<&'a str>,
     pub(crate) index: Option<usize>,
 }
@@ -340,10 +320,9 @@ impl fmt::Display for TaskPanic<'_> {
         if let Some(location) = self.location {
             write!(f, " from {location}")?;
         }
+        f.write_str(" panicked")?;
         if let Some(index) = self.index {
-            write!(f, " panicked on loop {index}")?;
-        } else {
-            f.write_str(" panicked")?;
+            write!(f, " on loop {index}")?;
         }
         write!(f, ": {}", self.message())
     }

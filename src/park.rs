@@ -17,10 +17,7 @@ pub(crate) struct Parker {
 
 impl Parker {
     pub(crate) fn new() -> Parker {
-        Parker {
-            permit: Mutex::new(false),
-            permit_left: Condvar::new(),
-        }
+        Parker::default()
     }
 
     /// Waits for a permit and takes it; a `timeout` of `None` waits for ever.
@@ -31,16 +28,10 @@ impl Parker {
         let deadline = timeout.and_then(|timeout| sync::now().checked_add(timeout));
         let mut permit = self.permit.lock();
         while !*permit {
-            permit = match deadline {
-                None => self.permit_left.wait(permit),
-                Some(deadline) => {
-                    let left = deadline.saturating_duration_since(sync::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    self.permit_left.wait_timeout(permit, left)
-                }
-            };
+            if deadline.is_some_and(|deadline| sync::now() >= deadline) {
+                return false;
+            }
+            permit = self.permit_left.wait_until(permit, deadline);
         }
         *permit = false;
         true

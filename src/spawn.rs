@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::panic::Location;
 
-use crate::error::{RejectReason, Rejected};
+use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::shared::Runnable;
@@ -148,11 +148,7 @@ where
 
 /// Queues a task on a loop that is closed or has a limit, or refuses it.
 #[cold]
-fn enqueue_or_refuse<T>(
-    task: Task<T>,
-    runnable: Runnable,
-    location: &'static Location<'static>,
-) -> JoinHandle<T> {
+fn enqueue_or_refuse<T>(task: Task<T>, runnable: Runnable, location: Caller) -> JoinHandle<T> {
     let home = context::with_local(|local| Arc::clone(&local.shared));
     let home = home.expect("the task was made on this loop");
     match home.enqueue_made(runnable, Lane::Main, Urgency::Now) {

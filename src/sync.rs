@@ -8,6 +8,7 @@
 //!   standard library.
 
 #[cfg(loom)]
+#[path = "../tests/loom/primitives.rs"]
 pub(crate) mod loom;
 
 #[cfg(loom)]
@@ -22,7 +23,7 @@ pub(crate) use self::imp::{
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::Instant;
 
 /// The primitives of the standard library.
 #[cfg(not(any(loom, shuttle)))]
@@ -107,20 +108,18 @@ impl Condvar {
         Condvar(imp::Condvar::new())
     }
 
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a notification or until `timeout` has passed; may also wake spuriously.
-    pub(crate) fn wait_timeout<'a, T>(
+    /// Waits for a notification, until `deadline` at most if there is one; may also wake spuriously.
+    pub(crate) fn wait_until<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
-        timeout: Duration,
+        deadline: Option<Instant>,
     ) -> MutexGuard<'a, T> {
-        self.0
-            .wait_timeout(guard, timeout)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
+        let Some(deadline) = deadline else {
+            return self.0.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        };
+        let left = deadline.saturating_duration_since(now());
+        let waited = self.0.wait_timeout(guard, left);
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub(crate) fn notify_one(&self) {

@@ -162,18 +162,11 @@ impl Termination {
             if let Some(report) = &state.report {
                 return Some(report.clone());
             }
+            if deadline.is_some_and(|deadline| sync::now() >= deadline) {
+                return None;
+            }
             let due = state.deferred.as_ref().map(|deferred| deferred.at);
-            state = match earlier(deadline, due) {
-                None => self.ended.wait(state),
-                Some(until) => {
-                    let now = sync::now();
-                    if deadline.is_some_and(|deadline| now >= deadline) {
-                        return None;
-                    }
-                    let left = until.saturating_duration_since(now);
-                    self.ended.wait_timeout(state, left)
-                }
-            };
+            state = self.ended.wait_until(state, earlier(deadline, due));
         }
     }
 }

@@ -18,19 +18,18 @@ mod on {
     use std::cell::Cell;
     use std::fmt::Display;
     use std::io;
-    use std::panic::Location;
     use std::time::Duration;
 
     use tracing::{debug, debug_span, error, info, warn};
 
-    use crate::error::RejectReason;
+    use crate::error::{Caller, RejectReason};
 
     use crate::report::LoopReport;
     use crate::unwind::{contain, discard};
 
     thread_local! {
         /// Where the task that is being polled was spawned.
-        static POLLED: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+        static POLLED: Cell<Option<Caller>> = const { Cell::new(None) };
         /// Whether this thread is calling the subscriber.
         static IN_SUBSCRIBER: Cell<bool> = const { Cell::new(false) };
     }
@@ -54,7 +53,7 @@ mod on {
         result.map_err(discard).ok()
     }
 
-    fn location_field(location: Option<&'static Location<'static>>) -> Option<impl tracing::Value> {
+    fn location_field(location: Option<Caller>) -> Option<impl tracing::Value> {
         location.map(|location| tracing::field::display(location as &dyn Display))
     }
 
@@ -89,7 +88,7 @@ mod on {
         site: &dyn Display,
         message: &str,
         index: Option<usize>,
-        location: Option<&'static Location<'static>>,
+        location: Option<Caller>,
     ) {
         emit(|| {
             error!(
@@ -102,11 +101,7 @@ mod on {
         });
     }
 
-    pub(crate) fn rejected(
-        index: usize,
-        reason: RejectReason,
-        location: &'static Location<'static>,
-    ) {
+    pub(crate) fn rejected(index: usize, reason: RejectReason, location: Caller) {
         emit(|| {
             warn!(
                 index,
@@ -123,7 +118,7 @@ mod on {
     }
 
     /// Records which task is polled, for [`polled`].
-    pub(crate) fn polling(location: &'static Location<'static>) {
+    pub(crate) fn polling(location: Caller) {
         POLLED.set(Some(location));
     }
 
@@ -148,10 +143,9 @@ mod on {
 mod off {
     use std::fmt::Display;
     use std::io;
-    use std::panic::Location;
     use std::time::Duration;
 
-    use crate::error::RejectReason;
+    use crate::error::{Caller, RejectReason};
     use crate::report::LoopReport;
 
     pub(crate) struct LoopSpan;
@@ -164,19 +158,13 @@ mod off {
 
     pub(crate) fn shutdown(_: usize, _: &'static str) {}
 
-    pub(crate) fn panicked(
-        _: &dyn Display,
-        _: &str,
-        _: Option<usize>,
-        _: Option<&'static Location<'static>>,
-    ) {
-    }
+    pub(crate) fn panicked(_: &dyn Display, _: &str, _: Option<usize>, _: Option<Caller>) {}
 
-    pub(crate) fn rejected(_: usize, _: RejectReason, _: &'static Location<'static>) {}
+    pub(crate) fn rejected(_: usize, _: RejectReason, _: Caller) {}
 
     pub(crate) fn rebuilt(_: Option<&io::Error>) {}
 
-    pub(crate) fn polling(_: &'static Location<'static>) {}
+    pub(crate) fn polling(_: Caller) {}
 
     pub(crate) fn polled(_: usize, _: Option<Duration>, _: Duration) {}
 }

@@ -17,11 +17,8 @@ pub(crate) struct EventWaiters {
 }
 
 impl EventWaiters {
-    pub(crate) const fn new() -> EventWaiters {
-        EventWaiters {
-            slots: Slab::new(),
-            fired: false,
-        }
+    pub(crate) fn new() -> EventWaiters {
+        EventWaiters::default()
     }
 
     pub(crate) fn has_fired(&self) -> bool {

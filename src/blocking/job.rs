@@ -4,12 +4,12 @@
 //! - A job that is cancelled is polled as well, and drops its closure instead of calling it.
 
 use std::future::Future;
-use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use async_task::Builder;
 
+use crate::error::Caller;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
 use crate::task::abort::JobControl;
@@ -24,7 +24,7 @@ pub(crate) type JobRunnable = async_task::Runnable<Arc<JobControl>>;
 /// Creates a job from a closure.
 pub(crate) fn new<F, T>(
     call: F,
-    location: &'static Location<'static>,
+    location: Caller,
     count: impl Fn(JobEnd) + Send + 'static,
 ) -> (JobRunnable, JobTask<T>)
 where
@@ -63,7 +63,7 @@ pub(crate) enum JobEnd {
 
 struct Job<F, C: Fn(JobEnd)> {
     call: Option<F>,
-    location: &'static Location<'static>,
+    location: Caller,
     control: Arc<JobControl>,
     /// Counts the end of the job.
     count: C,
@@ -110,11 +110,7 @@ impl<F, C: Fn(JobEnd)> Drop for Job<F, C> {
 }
 
 /// Drops a closure that will not be called: the job ends as `end`, or as panicked if the destructor does.
-pub(crate) fn drop_uncalled<F>(
-    call: F,
-    location: &'static Location<'static>,
-    end: JobEnd,
-) -> JobEnd {
+pub(crate) fn drop_uncalled<F>(call: F, location: Caller, end: JobEnd) -> JobEnd {
     match contain_drop(call) {
         Ok(()) => end,
         Err(payload) => {

@@ -17,6 +17,9 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+#[cfg(loom)]
+#[path = "../../tests/loom/expire.rs"]
+mod expire;
 mod job;
 mod keeper;
 mod pool;
@@ -30,7 +33,8 @@ use std::panic::Location;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::blocking::pool::{Pool, Settings};
+use crate::blocking::pool::Pool;
+use crate::builder::invalid;
 use crate::error::Rejected;
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
@@ -60,12 +64,7 @@ where
     T: Send + 'static,
 {
     static DEFAULT: OnceLock<BlockingGroup> = OnceLock::new();
-    let group = DEFAULT.get_or_init(|| {
-        BlockingGroup::assemble(Settings {
-            max_threads: DEFAULT_MAX,
-            when_full: WhenFull::Wait,
-        })
-    });
+    let group = DEFAULT.get_or_init(|| BlockingGroup::assemble(DEFAULT_MAX, WhenFull::Wait));
     group.spawn(job)
 }
 
@@ -139,14 +138,11 @@ impl BlockingGroup {
         }
     }
 
-    fn assemble(settings: Settings) -> BlockingGroup {
-        let pool = Pool::new(settings);
-        let guard = Arc::new(ShutdownOnDrop {
-            pool: Arc::clone(&pool),
-        });
+    fn assemble(max_threads: usize, when_full: WhenFull) -> BlockingGroup {
+        let pool = Pool::new(max_threads, when_full);
         BlockingGroup {
-            pool,
-            _guard: guard,
+            pool: Arc::clone(&pool),
+            _guard: Arc::new(ShutdownOnDrop { pool }),
         }
     }
 
@@ -407,31 +403,9 @@ impl BlockingBuilder {
     /// `InvalidInput` with the name of the invalid setting.
     pub fn build(self) -> io::Result<BlockingGroup> {
         if self.max_threads == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "max_threads: a blocking group needs at least one thread",
-            ));
+            let text = "a blocking group needs at least one thread";
+            return Err(invalid("max_threads", text));
         }
-        Ok(BlockingGroup::assemble(Settings {
-            max_threads: self.max_threads,
-            when_full: self.when_full,
-        }))
-    }
-}
-
-#[cfg(loom)]
-impl BlockingGroup {
-    /// Makes the deadline of a shutdown pass: a model has no clock.
-    pub(crate) fn expire(&self) {
-        use crate::event_loop::terms::{DrainScope, ShutdownControl, ShutdownRequest};
-
-        let mut inner = self.pool.inner.lock();
-        let (scope, timeout) = (DrainScope::Loop, std::time::Duration::ZERO);
-        inner.control = ShutdownControl::default();
-        let request = ShutdownRequest::Drain { scope, timeout };
-        inner.control.note(request, crate::sync::now());
-        drop(inner);
-        self.pool.changed.notify_all();
-        self.pool.closed.notify_all();
+        Ok(BlockingGroup::assemble(self.max_threads, self.when_full))
     }
 }

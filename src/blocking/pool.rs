@@ -4,7 +4,7 @@
 //!   closed.
 //! - The thread for a job is started before the job is accepted: if the system refuses the thread, the
 //!   job is handed back (or waits for an existing thread).
-//! - A worker is arriving, idle, running a job, or ended. Arriving and idle workers are enough for the
+//! - A worker is idle (from its start on), running a job, or ended. The idle workers are enough for the
 //!   queue, or there are `max_threads` workers.
 //! - Workers and submitters advance the shutdown whenever they hold the lock; the last thread to end
 //!   after the pool was closed publishes the report.
@@ -15,12 +15,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::blocking::job::{self, JobEnd, JobRunnable};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
-use crate::error::{RejectReason, Rejected};
+use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::state::{LoopState, StateCell};
 use crate::event_loop::terms::ShutdownRequest;
 use crate::report::{EndCause, LoopReport};
@@ -61,16 +60,10 @@ pub enum WhenFull {
     Reject,
 }
 
-/// The settings of a group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) max_threads: usize,
-    pub(crate) when_full: WhenFull,
-}
-
 /// The shared state of a blocking group.
 pub(crate) struct Pool {
-    settings: Settings,
+    max_threads: usize,
+    when_full: WhenFull,
     pub(super) inner: Mutex<PoolState>,
     /// Notified when a job is queued, or the shutdown has advanced; workers wait here.
     pub(super) changed: Condvar,
@@ -82,10 +75,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(settings: Settings) -> Arc<Pool> {
+    pub(crate) fn new(max_threads: usize, when_full: WhenFull) -> Arc<Pool> {
         Arc::new(Pool {
-            settings,
-            inner: Mutex::new(PoolState::new()),
+            max_threads,
+            when_full,
+            inner: Mutex::default(),
             changed: Condvar::new(),
             closed: Condvar::new(),
             state: StateCell::new(),
@@ -116,7 +110,7 @@ impl Pool {
     pub(crate) fn submit<F, T>(
         self: &Arc<Pool>,
         call: F,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> Result<JoinHandle<T>, Rejected<F>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -134,7 +128,7 @@ impl Pool {
             move |end| pool.count_ended(end)
         });
         inner.figures.accepted += 1;
-        inner.last_activity = sync::now();
+        inner.last_activity = Some(sync::now());
         inner.queue.push_back(runnable);
         drop(inner);
         self.changed.notify_one();
@@ -151,11 +145,11 @@ impl Pool {
                 self.drop_cancelled(cancelled);
                 return Err(RejectReason::ShutDown);
             }
-            if inner.queue.len() < inner.idle + inner.arriving {
+            if inner.queue.len() < inner.idle {
                 return Ok(inner);
             }
-            if inner.threads == self.settings.max_threads {
-                return match self.settings.when_full {
+            if inner.threads == self.max_threads {
+                return match self.when_full {
                     WhenFull::Wait => Ok(inner),
                     WhenFull::Reject => Err(RejectReason::QueueFull),
                 };
@@ -163,7 +157,7 @@ impl Pool {
             match self.start_thread(&mut inner) {
                 Ok(()) => {}
                 // An existing thread will run it later.
-                Err(_) if inner.threads > 0 && self.settings.when_full == WhenFull::Wait => {
+                Err(_) if inner.threads > 0 && self.when_full == WhenFull::Wait => {
                     return Ok(inner);
                 }
                 Err(error) => return Err(RejectReason::ThreadStart(error.kind())),
@@ -177,7 +171,7 @@ impl Pool {
         self.state.advance(LoopState::Started);
         inner.ever_started = true;
         inner.threads += 1;
-        inner.arriving += 1;
+        inner.idle += 1;
         Ok(())
     }
 
@@ -199,12 +193,11 @@ impl Pool {
     /// The main function of a worker thread.
     fn run_worker(self: Arc<Pool>, slot: &ThreadSlot) {
         let mut inner = self.inner.lock();
-        inner.arriving -= 1;
+        inner.idle -= 1;
         loop {
             // Before every job: a job that has not begun at the timeout must not begin after it.
-            let phase;
-            (inner, phase) = self.advance_shutdown(inner);
-            let (deadline, retire) = match phase {
+            inner = self.advance_shutdown(inner);
+            let (deadline, retire) = match inner.shutdown_phase() {
                 ShutdownPhase::Open => (sync::now().checked_add(KEEP_ALIVE), true),
                 ShutdownPhase::ShuttingDown(deadline) => (deadline, false),
                 ShutdownPhase::Closed => break,
@@ -219,12 +212,12 @@ impl Pool {
                 runnable.run();
                 inner = self.inner.lock();
                 inner.running -= 1;
-                inner.last_activity = sync::now();
+                inner.last_activity = Some(sync::now());
                 continue;
             }
             inner.idle += 1;
-            let timed_out;
-            (inner, timed_out) = wait(&self.changed, inner, deadline);
+            inner = self.changed.wait_until(inner, deadline);
+            let timed_out = deadline.is_some_and(|deadline| sync::now() >= deadline);
             inner.idle -= 1;
             // A shutdown that was requested in the meantime relies on this thread.
             let requested = inner.control.is_requested();
@@ -236,18 +229,14 @@ impl Pool {
         self.finish_thread(inner, slot);
     }
 
-    /// Ends a thread of the pool; the last one publishes the report.
+    /// Ends a thread of the pool.
     pub(super) fn finish_thread(&self, inner: MutexGuard<'_, PoolState>, slot: &ThreadSlot) {
         let retired = inner.cause.is_none();
-        let last = inner.is_finished();
-        drop(inner);
         this_thread::leave();
+        self.release(inner);
         if retired {
             // It is not joined: without this its stack would be kept until the group ends.
             self.termination.remove_thread(slot);
-        }
-        if last {
-            self.publish_report();
         }
     }
 
@@ -255,15 +244,14 @@ impl Pool {
     pub(super) fn advance_shutdown<'a>(
         &'a self,
         mut inner: MutexGuard<'a, PoolState>,
-    ) -> (MutexGuard<'a, PoolState>, ShutdownPhase) {
+    ) -> MutexGuard<'a, PoolState> {
         let cancelled = self.close_if_due(&mut inner);
         if !cancelled.is_empty() {
             drop(inner);
             self.drop_cancelled(cancelled);
             inner = self.inner.lock();
         }
-        let phase = inner.shutdown_phase();
-        (inner, phase)
+        inner
     }
 
     /// Closes the pool if its shutdown terms are met; returns the jobs that this cancels, for
@@ -296,11 +284,7 @@ impl Pool {
         jobs.into_iter().for_each(job::cancel);
         let mut inner = self.inner.lock();
         inner.cancelling -= 1;
-        let last = inner.is_finished();
-        drop(inner);
-        if last {
-            self.publish_report();
-        }
+        self.release(inner);
     }
 
     /// Records that every handle was dropped, so that no more jobs can be submitted.
@@ -313,13 +297,10 @@ impl Pool {
         let mut inner = self.inner.lock();
         inner.control.note(request, sync::now());
         self.state.advance(LoopState::ShuttingDown);
-        if !inner.ever_started && inner.threads == 0 && inner.cause.is_none() {
+        if !inner.ever_started && inner.cause.is_none() {
             // Never used: there is nothing to wait for, and no thread is needed.
-            inner.cause = Some(inner.cause_when_idle());
+            inner.cause = Some(inner.control.cause_when_idle());
             self.state.advance(LoopState::Shutdown);
-            drop(inner);
-            self.publish_report();
-            return;
         }
         let cancelled = self.close_if_due(&mut inner);
         if inner.threads == 0 && inner.cause.is_none() {
@@ -331,19 +312,14 @@ impl Pool {
             }
         }
         self.ensure_deadline_watched(&mut inner);
-        let finished = inner.is_finished();
-        drop(inner);
-        self.drop_cancelled(cancelled);
         self.changed.notify_all();
-        if finished {
-            self.publish_report();
-        }
+        self.release(inner);
+        self.drop_cancelled(cancelled);
     }
 
-    /// Completes the termination; called by the last thread to end. Later calls have no effect.
-    fn publish_report(&self) {
-        let inner = self.inner.lock();
-        if self.state.get().is_terminated() {
+    /// Releases the lock. The thread that finds the pool finished publishes the report, once.
+    fn release(&self, inner: MutexGuard<'_, PoolState>) {
+        if !inner.is_finished() || self.state.get().is_terminated() {
             return;
         }
         self.state.advance(LoopState::Terminated);
@@ -362,21 +338,5 @@ impl Pool {
         };
         drop(inner);
         self.termination.child_done(0, report);
-    }
-}
-
-/// Waits for a notification or the deadline; also returns whether the deadline has passed.
-pub(super) fn wait<'a>(
-    condvar: &Condvar,
-    inner: MutexGuard<'a, PoolState>,
-    deadline: Option<Instant>,
-) -> (MutexGuard<'a, PoolState>, bool) {
-    match deadline {
-        None => (condvar.wait(inner), false),
-        Some(deadline) => {
-            let left = deadline.saturating_duration_since(sync::now());
-            let inner = condvar.wait_timeout(inner, left);
-            (inner, sync::now() >= deadline)
-        }
     }
 }

@@ -13,30 +13,31 @@ use crate::blocking::job::JobRunnable;
 use crate::clock::earlier;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownTerms};
 use crate::report::{EndCause, Figures};
-use crate::sync::{self, Arc};
+use crate::sync::Arc;
 
 /// The largest capacity, in jobs, that an empty queue keeps.
 const MAX_EMPTY_CAPACITY: usize = 1024;
 
 /// The state of a pool.
+#[derive(Default)]
 pub(super) struct PoolState {
     pub(super) queue: VecDeque<JobRunnable>,
-    /// Workers that wait for a job.
+    /// Workers that wait for a job, or were started and have not checked the queue yet.
     pub(super) idle: usize,
-    /// Workers that were started and have not checked the queue yet.
-    pub(super) arriving: usize,
     /// All workers.
     pub(super) threads: usize,
     /// Workers that run a job.
     pub(super) running: usize,
     /// Threads that currently drop cancelled jobs, without the lock: termination waits for them.
     pub(super) cancelling: usize,
-    pub(super) keeper: KeeperState,
+    /// Whether the keeper watches the deadline: termination waits for it.
+    pub(super) keeper: bool,
     pub(super) control: ShutdownControl,
     /// `Some` once the pool is closed and accepts no more jobs.
     pub(super) cause: Option<EndCause>,
     pub(super) error: Option<Arc<io::Error>>,
-    pub(super) last_activity: Instant,
+    /// `None` before the first job.
+    pub(super) last_activity: Option<Instant>,
     /// Every handle was dropped.
     pub(super) orphaned: bool,
     pub(super) ever_started: bool,
@@ -52,42 +53,10 @@ pub(super) enum ShutdownPhase {
     Closed,
 }
 
-/// The state of the keeper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum KeeperState {
-    #[default]
-    NotStarted,
-    Watching,
-    /// It has ended, or could not be started.
-    Ended,
-}
-
 impl PoolState {
-    pub(super) fn new() -> PoolState {
-        PoolState {
-            queue: VecDeque::new(),
-            idle: 0,
-            arriving: 0,
-            threads: 0,
-            running: 0,
-            cancelling: 0,
-            keeper: KeeperState::default(),
-            control: ShutdownControl::default(),
-            cause: None,
-            error: None,
-            last_activity: sync::now(),
-            orphaned: false,
-            ever_started: false,
-            figures: Figures::default(),
-        }
-    }
-
     /// Whether the pool is closed, every thread has ended and every cancelled job is dropped.
     pub(super) fn is_finished(&self) -> bool {
-        self.cause.is_some()
-            && self.threads == 0
-            && self.keeper != KeeperState::Watching
-            && self.cancelling == 0
+        self.cause.is_some() && self.threads == 0 && !self.keeper && self.cancelling == 0
     }
 
     /// Removes the oldest queued job.
@@ -123,7 +92,7 @@ impl PoolState {
             return None;
         }
         if self.orphaned || matches!(terms.until, EndCondition::Drained(_)) {
-            return Some(self.cause_when_idle());
+            return Some(self.control.cause_when_idle());
         }
         let quiet_at = self.quiet_at(terms);
         (quiet_at.is_some_and(|quiet_at| now >= quiet_at)).then_some(EndCause::Quiet)
@@ -146,15 +115,7 @@ impl PoolState {
         let EndCondition::Quiet(quiet) = terms.until else {
             return None;
         };
-        let since = self.last_activity.max(terms.requested_at);
-        since.checked_add(quiet)
-    }
-
-    pub(super) fn cause_when_idle(&self) -> EndCause {
-        match self.control.terms().map(|terms| terms.until) {
-            Some(EndCondition::Drained(_)) => EndCause::Drained,
-            Some(EndCondition::Now) => EndCause::Now,
-            _ => EndCause::Idle,
-        }
+        let since = self.last_activity.max(Some(terms.requested_at));
+        since?.checked_add(quiet)
     }
 }

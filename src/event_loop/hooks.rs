@@ -6,8 +6,8 @@
 //!   accepted and not removed runs, whatever ends the loop.
 
 use std::collections::VecDeque;
-use std::panic::Location;
 
+use crate::error::Caller;
 use crate::sync::{Ordering, plain};
 
 /// Counts the hooks of all loops: an id identifies one hook, and nothing on another loop.
@@ -40,7 +40,7 @@ impl HookId {
 /// A hook, and the source location that added it.
 pub(crate) struct Hook {
     pub(crate) call: Box<dyn FnOnce() + Send>,
-    pub(crate) location: &'static Location<'static>,
+    pub(crate) location: Caller,
 }
 
 /// The list of hooks.

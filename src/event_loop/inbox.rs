@@ -18,7 +18,7 @@
 //! It knows nothing of tasks and lives: `T` is an item that runs, `N` a message to the loop itself,
 //! `G` the gate.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::metrics::gauges::Gauge;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
@@ -354,7 +354,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
 
     /// Takes everything out.
     pub(crate) fn take(&mut self) -> Batch<T, N> {
-        std::mem::take(&mut self.state.mail)
+        std::mem::replace(&mut self.state.mail, Batch::new())
     }
 
     /// Has the loop take a turn, unless the gate is closed: then the loop has ended.
@@ -366,23 +366,17 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
         self.inbox.delivered(&mut self.state, Urgency::Now)
     }
 
-    /// Waits until [`moved`](InboxGuard::moved) is called, for `timeout` at most.
-    pub(crate) fn wait_moved(self, timeout: Duration) -> Self {
+    /// Waits until [`moved`](InboxGuard::moved) is called, until `deadline` at most.
+    pub(crate) fn wait_moved(self, deadline: Instant) -> Self {
         InboxGuard {
             inbox: self.inbox,
-            state: self.inbox.moved.wait_timeout(self.state, timeout),
+            state: self.inbox.moved.wait_until(self.state, Some(deadline)),
         }
     }
 
     /// Wakes the threads that wait for the gate to move.
     pub(crate) fn moved(&self) {
         self.inbox.moved.notify_all();
-    }
-}
-
-impl<T, N> Default for Batch<T, N> {
-    fn default() -> Batch<T, N> {
-        Batch::new()
     }
 }
 

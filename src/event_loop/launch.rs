@@ -27,7 +27,7 @@ use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::ending::Ending;
 use crate::event_loop::hooks::Hook;
 use crate::event_loop::lifecycle::{self, Begin, Phase, Start};
-use crate::event_loop::shared::{LoopParts, Mail, Message, Shared};
+use crate::event_loop::shared::{InboxGuard, LoopParts, Mail, Message, Shared};
 use crate::event_loop::terms::EndCondition;
 use crate::panic::PanicSite;
 use crate::report::EndCause;
@@ -52,12 +52,6 @@ impl Shared {
             START_TIMEOUT
         };
         self.launch(timeout)
-    }
-
-    /// Starts the loop without waiting for the thread to begin: the thread, or the drop of its
-    /// `LoopThread`, handles the shutdown request.
-    fn start_without_waiting(self: &Arc<Shared>) {
-        let _ = self.launch(Duration::ZERO);
     }
 
     /// Assigns the loop to the calling thread, if it has none yet.
@@ -108,15 +102,12 @@ impl Shared {
                     guard.edit(|life| life.await_start(this_thread));
                 }
                 Begin::Wait if timeout.is_zero() => return Ok(()),
-                Begin::Wait => {
-                    let left = deadline.saturating_duration_since(sync::now());
-                    if left.is_zero() {
-                        let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
-                        guard.edit(|life| life.time_out_start(reason));
-                        return Err(reason);
-                    }
-                    guard = guard.wait_moved(left);
+                Begin::Wait if sync::now() >= deadline => {
+                    let reason = RejectReason::ThreadStart(io::ErrorKind::TimedOut);
+                    guard.edit(|life| life.time_out_start(reason));
+                    return Err(reason);
                 }
+                Begin::Wait => guard = guard.wait_moved(deadline),
                 Begin::Refused(kind) => return Err(RejectReason::ThreadStart(kind)),
             }
         }
@@ -147,11 +138,12 @@ impl Shared {
         } = parts;
         let mut guard = shared.inbox.lock();
         let failed = guard.edit(|life| life.fail_start(driver));
-        let mail = failed.as_ref().map(|_| guard.take()).unwrap_or_default();
-        shared.cancel_mail(&mail);
+        let mail = failed.is_ok().then(|| shared.cancel_mail(&mut guard));
         guard.moved();
         drop(guard);
-        shared.drop_mail(mail);
+        if let Some(mail) = mail {
+            shared.drop_mail(mail);
+        }
         // A `launch` that is inside the factory handles its failure itself. Otherwise a shutdown requested
         // meanwhile relied on this thread.
         if let Ok(Start::Awaited | Start::Abandoned) = failed {
@@ -168,8 +160,9 @@ impl Shared {
         begun
     }
 
-    /// Counts submissions of other loops to a loop that gets no thread as cancelled; under the inbox lock.
-    fn cancel_mail(&self, mail: &Mail) {
+    /// Takes out the submissions of other loops to a loop that gets no thread, and counts them as cancelled.
+    fn cancel_mail(&self, guard: &mut InboxGuard<'_>) -> Mail {
+        let mail = guard.take();
         let is_task = |message: &&Message| matches!(message, Message::Make(_));
         let to_make = mail.messages.iter().filter(is_task).count();
         for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + to_make {
@@ -179,6 +172,7 @@ impl Shared {
                 bound.release();
             }
         }
+        mail
     }
 
     /// Drops the cancelled work, with no lock held. It was never polled, so any thread may drop it.
@@ -203,7 +197,8 @@ impl Shared {
                     drop(guard);
                     // Before the factory is called, which may be slow; a failure ends the loop as well.
                     self.watch_start();
-                    self.start_without_waiting();
+                    // The thread, or the drop of its `LoopThread`, handles the request.
+                    let _ = self.launch(Duration::ZERO);
                     return;
                 }
                 // Claimed, or being started: the new thread, or its failure, handles the request.
@@ -254,11 +249,10 @@ impl Shared {
     fn await_begin(&self, limit: Instant) {
         let mut guard = self.inbox.lock();
         while let Phase::Free(_) | Phase::Starting(_) = guard.gate().phase() {
-            let left = limit.saturating_duration_since(sync::now());
-            if left.is_zero() {
+            if sync::now() >= limit {
                 return;
             }
-            guard = guard.wait_moved(left);
+            guard = guard.wait_moved(limit);
         }
     }
 
@@ -275,10 +269,11 @@ impl Shared {
             return false;
         }
         let driver = guard.edit(|life| life.seal_unstarted());
-        let (hooks, terms, start_error) =
-            guard.edit(|life| (life.hooks.take_all(), life.terms(), life.start_error));
-        let mail = guard.take();
-        self.cancel_mail(&mail);
+        let hooks = guard.edit(|life| life.hooks.take_all());
+        let terms = guard.gate().terms();
+        let idle = guard.gate().control.cause_when_idle();
+        let error = failure.or(guard.gate().start_error);
+        let mail = self.cancel_mail(&mut guard);
         guard.moved();
         drop(guard);
         drop(driver);
@@ -289,16 +284,9 @@ impl Shared {
             self.drop_hook(hook);
         }
         self.drop_mail(mail);
-        let cause = match terms.map(|terms| terms.until) {
-            _ if lost => EndCause::Failed,
-            Some(EndCondition::Drained(_)) => EndCause::Drained,
-            Some(EndCondition::Now) => EndCause::Now,
-            _ => EndCause::Idle,
-        };
-        let error = failure.or(start_error);
         let ending = Ending {
             started: false,
-            cause,
+            cause: if lost { EndCause::Failed } else { idle },
             error: error.map(|reason| Rejected::new((), reason).into()),
             terms,
             left: Vec::new(),

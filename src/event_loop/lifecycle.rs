@@ -150,14 +150,10 @@ impl Life {
 
     /// Grants the start of the thread to `by`, unless it is under way or done.
     pub(crate) fn begin_start(&mut self, by: ThreadId) -> Begin {
+        if let Some(driver) = self.leave_free(Phase::Starting(Start::InFactory(by))) {
+            return Begin::Granted(driver);
+        }
         match self.phase {
-            Phase::Free(_) => {
-                let starting = Phase::Starting(Start::InFactory(by));
-                match std::mem::replace(&mut self.phase, starting) {
-                    Phase::Free(driver) => Begin::Granted(driver),
-                    _ => unreachable!("it was free a line ago"),
-                }
-            }
             // A factory that submits to the loop it is starting would wait for itself.
             Phase::Starting(Start::InFactory(other)) if other == by => {
                 Begin::Refused(io::ErrorKind::Deadlock)
@@ -241,14 +237,19 @@ impl Life {
 
     /// Assigns the loop to the calling thread, if it has none.
     pub(crate) fn claim(&mut self) -> Option<Driver> {
-        let Phase::Free(_) = self.phase else {
-            return None;
-        };
-        let free = std::mem::replace(&mut self.phase, Phase::Running);
+        let driver = self.leave_free(Phase::Running)?;
         self.follow_terms();
-        match free {
+        Some(driver)
+    }
+
+    /// Moves on from `Free` and returns its driver; stays in any other phase.
+    fn leave_free(&mut self, next: Phase) -> Option<Driver> {
+        match std::mem::replace(&mut self.phase, next) {
             Phase::Free(driver) => Some(driver),
-            _ => unreachable!("it was free a line ago"),
+            other => {
+                self.phase = other;
+                None
+            }
         }
     }
 

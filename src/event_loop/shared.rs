@@ -10,12 +10,11 @@ use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 use std::io;
-use std::panic::Location;
 
 use mio::Token;
 
 use crate::config::Config;
-use crate::error::RejectReason;
+use crate::error::{Caller, RejectReason};
 use crate::event_loop::arena;
 use crate::event_loop::counters::{Counters, PendingLimit};
 
@@ -219,7 +218,7 @@ impl Shared {
     }
 
     /// Counts a submission that was refused.
-    pub(crate) fn note_refusal(&self, reason: RejectReason, location: &'static Location<'static>) {
+    pub(crate) fn note_refusal(&self, reason: RejectReason, location: Caller) {
         self.counters.reject();
         trace::rejected(self.index, reason, location);
     }

@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::panic::Location;
 
-use crate::error::{RejectReason, Rejected};
+use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::handle::EventLoop;
@@ -396,11 +396,7 @@ impl EventLoop {
     ///
     /// The task is a plain local one, smaller than that of `spawn_with`. A refusal is not counted:
     /// another loop may take the closure.
-    pub(crate) fn offer_local<I, F>(
-        &self,
-        init: I,
-        location: &'static Location<'static>,
-    ) -> Result<(), Rejected<I>>
+    pub(crate) fn offer_local<I, F>(&self, init: I, location: Caller) -> Result<(), Rejected<I>>
     where
         I: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,

@@ -5,6 +5,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::report::EndCause;
+
 /// The default quiet period; the same as Netty's.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
 /// The default timeout; the same as Netty's.
@@ -98,5 +100,14 @@ impl ShutdownControl {
 
     pub(crate) fn terms(&self) -> Option<ShutdownTerms> {
         self.0
+    }
+
+    /// The cause of an end with nothing to wait for.
+    pub(crate) fn cause_when_idle(&self) -> EndCause {
+        match self.0.map(|terms| terms.until) {
+            Some(EndCondition::Drained(_)) => EndCause::Drained,
+            Some(EndCondition::Now) => EndCause::Now,
+            _ => EndCause::Idle,
+        }
     }
 }

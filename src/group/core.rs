@@ -1,13 +1,12 @@
 //! The state that the loops of a group share, and the token whose drop shuts the group down.
 
 use std::future::Future;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::panic::Location;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, RandomState};
 use std::time::Duration;
 
 use crate::chooser::{Chooser, GroupView, RoundRobin};
 use crate::clock::Clock;
-use crate::error::RejectReason;
+use crate::error::{Caller, RejectReason};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
 use crate::event_loop::state::LoopState;
@@ -52,11 +51,7 @@ impl Keys {
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         match self {
             Keys::Secret(state) => state.hash_one(key),
-            Keys::Fixed => {
-                let mut hasher = DefaultHasher::new();
-                key.hash(&mut hasher);
-                hasher.finish()
-            }
+            Keys::Fixed => BuildHasherDefault::<DefaultHasher>::default().hash_one(key),
         }
     }
 }
@@ -134,32 +129,25 @@ impl GroupCore {
     /// accepts, else any.
     #[cold]
     fn next_of_remaining(&self) -> &EventLoop {
-        let below = |limit: LoopState| self.loops.iter().filter(move |one| one.state() < limit);
+        let below = |limit: LoopState| -> Vec<&EventLoop> {
+            let loops = self.loops.iter();
+            loops.filter(|one| one.state() < limit).collect()
+        };
         let limits = [LoopState::ShuttingDown, LoopState::Shutdown];
-        let limit = limits
-            .into_iter()
-            .find(|&limit| below(limit).next().is_some());
-        let chosen = match (&self.chooser, limit) {
-            (Some(chooser), _) => Some(self.ask_chooser(&**chooser) % self.loops.len()),
-            (None, None) => Some(self.fallback.pick(self.loops.len())),
-            (None, Some(_)) => None,
-        };
-        let Some(limit) = limit else {
-            return &self.loops[chosen.unwrap_or_default()];
-        };
-        if let Some(chosen) = chosen.filter(|&chosen| self.loops[chosen].state() < limit) {
-            return &self.loops[chosen];
-        }
+        let left = limits.into_iter().map(below).find(|left| !left.is_empty());
+        let left = left.unwrap_or_else(|| self.loops.iter().collect());
         // Exactly round-robin as long as the same loops remain.
-        let turns = match chosen {
+        let turns = match &self.chooser {
             None => &self.fallback,
-            Some(_) => &self.remaining,
+            Some(chooser) => {
+                let chosen = &self.loops[self.ask_chooser(&**chooser) % self.loops.len()];
+                if left.contains(&chosen) {
+                    return chosen;
+                }
+                &self.remaining
+            }
         };
-        let left = below(limit).count().max(1);
-        let index = turns.pick(left);
-        // A loop may have shut down since they were counted: then the first remaining one is used.
-        let left = below(limit).nth(index).or_else(|| below(limit).next());
-        left.unwrap_or(&self.loops[0])
+        left[turns.pick(left.len())]
     }
 
     fn ask_chooser(&self, chooser: &dyn Chooser) -> usize {
@@ -173,7 +161,7 @@ impl GroupCore {
     pub(crate) fn refuse_no_such_loop<F: Future>(
         &self,
         future: F,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> JoinHandle<F::Output> {
         self.end.termination.count_rejected();
         self.panics

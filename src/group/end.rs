@@ -37,18 +37,14 @@ use crate::termination::Termination;
 pub(crate) struct GroupEnd {
     /// The loops, in order; set once, before the group is shared.
     loops: OnceLock<Box<[Weak<Shared>]>>,
+    /// The last status of every loop.
     tally: Mutex<Tally>,
     /// Whether a loop was requested to shut down, or has ended: loops are then no longer interchangeable.
     some_leaving: AtomicBool,
     pub(crate) termination: Arc<Termination>,
 }
 
-/// The last status of every loop.
-struct Tally {
-    statuses: Box<[LoopStatus]>,
-    /// How many loops are busy.
-    busy: usize,
-}
+type Tally = Box<[LoopStatus]>;
 
 /// The status that a loop has reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +58,7 @@ impl GroupEnd {
     pub(crate) fn new(loops: usize, termination: Arc<Termination>) -> GroupEnd {
         GroupEnd {
             loops: OnceLock::new(),
-            tally: Mutex::new(Tally {
-                statuses: vec![LoopStatus::Busy; loops].into(),
-                busy: loops,
-            }),
+            tally: Mutex::new(vec![LoopStatus::Busy; loops].into()),
             some_leaving: AtomicBool::new(false),
             termination,
         }
@@ -138,36 +131,27 @@ impl GroupEnd {
             .collect();
         drop(guards);
         // The loops are woken first: wakers of `ShutdownRequested` futures are user code, and may be slow.
-        let asked: Vec<Asked> = loops
-            .iter()
-            .zip(asked)
-            .map(|(one, (asked, ring))| {
-                one.ring_if_needed(ring);
-                asked
-            })
-            .collect();
+        for (one, (_, ring)) in loops.iter().zip(&asked) {
+            one.ring_if_needed(*ring);
+        }
         // Loops that need a thread for their hooks come last: a factory may run a loop on this thread, and
         // that loop waits for its siblings.
-        let (hooked, others): (Vec<_>, Vec<_>) = loops
-            .iter()
-            .zip(asked)
-            .partition(|(_, asked)| matches!(asked, Asked::NeedsThread));
-        for (one, asked) in others.into_iter().chain(hooked) {
+        let mut asked: Vec<_> = loops.iter().zip(asked).collect();
+        asked.sort_by_key(|(_, (asked, _))| matches!(asked, Asked::NeedsThread));
+        for (one, (asked, _)) in asked {
             one.follow(asked);
         }
     }
 
     fn note(&self, index: usize, status: LoopStatus) -> MutexGuard<'_, Tally> {
         let mut tally = self.tally.lock();
-        let before = std::mem::replace(&mut tally.statuses[index], status);
-        tally.busy += usize::from(status == LoopStatus::Busy);
-        tally.busy -= usize::from(before == LoopStatus::Busy);
+        tally[index] = status;
         tally
     }
 
     /// Closes every loop that drains with the group, if no loop is busy, has mail or has a hook waiting.
     fn close_if_over(&self, tally: MutexGuard<'_, Tally>) {
-        if tally.busy > 0 {
+        if tally.contains(&LoopStatus::Busy) {
             return;
         }
         let loops = self.members();

@@ -8,9 +8,8 @@
 //!   accepted already, is offered to every loop in turn.
 
 use std::future::Future;
-use std::panic::Location;
 
-use crate::error::{RejectReason, Rejected};
+use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::core::GroupCore;
@@ -57,7 +56,7 @@ impl GroupCore {
     pub(crate) fn start_connection<I, F>(
         &self,
         init: I,
-        location: &'static Location<'static>,
+        location: Caller,
     ) -> Result<(), Rejected<I>>
     where
         I: FnOnce() -> F + Send + 'static,
@@ -76,7 +75,7 @@ impl GroupCore {
     fn offer<V, R>(
         &self,
         value: V,
-        location: &'static Location<'static>,
+        location: Caller,
         again: fn(RejectReason) -> bool,
         offer: impl Fn(&EventLoop, V) -> Result<R, Rejected<V>>,
     ) -> Result<R, Refused<'_, V>> {
@@ -113,7 +112,7 @@ fn is_closed(reason: RejectReason) -> bool {
 pub(crate) struct Refused<'a, V> {
     by: &'a EventLoop,
     rejected: Rejected<V>,
-    location: &'static Location<'static>,
+    location: Caller,
 }
 
 impl<V> Refused<'_, V> {

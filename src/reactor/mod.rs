@@ -201,9 +201,9 @@ impl Reactor {
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
-        let PollOutcome::Empty = self.poll_once(port, timeout, ready)? else {
+        if self.poll_once(port, timeout, ready)? {
             return Ok(());
-        };
+        }
         // The clock is read only if the wait ended without events.
         let in_time = until
             .is_some_and(|until| timeout == Some(LONGEST_WAIT) || sync::now() >= until.deadline);
@@ -216,15 +216,15 @@ impl Reactor {
         }
     }
 
-    /// Calls the selector once.
+    /// Calls the selector once; returns `false` if it returned with nothing.
     fn poll_once<W: Borrow<Source>>(
         &mut self,
         port: &Port<W>,
         timeout: Option<Duration>,
         ready: &mut Vec<Waker>,
-    ) -> io::Result<PollOutcome> {
+    ) -> io::Result<bool> {
         match sync::select(&mut self.poll, &mut self.events, timeout) {
-            Ok(()) if self.events.is_empty() => Ok(PollOutcome::Empty),
+            Ok(()) if self.events.is_empty() => Ok(false),
             Ok(()) => {
                 self.health.good_wait();
                 // Most wake-ups are only the bell: no need for the table's lock.
@@ -232,14 +232,12 @@ impl Reactor {
                 if let (false, Some(table)) = (bell_alone, &port.table) {
                     table.report(&self.events, ready);
                 }
-                Ok(PollOutcome::Events)
+                Ok(true)
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                Ok(PollOutcome::Interrupted)
-            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
             Err(error) if self.health.may_rebuild() => {
                 self.rebuild(port, ready, Some(&error))?;
-                Ok(PollOutcome::Interrupted)
+                Ok(true)
             }
             Err(error) => Err(error),
         }
@@ -266,14 +264,6 @@ impl Reactor {
         trace::rebuilt(error);
         Ok(())
     }
-}
-
-/// The outcome of a call of the selector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PollOutcome {
-    Events,
-    Empty,
-    Interrupted,
 }
 
 fn selector() -> io::Result<(Poll, mio::Waker)> {

@@ -16,13 +16,12 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
-use crate::error::{JoinError, PanicRecord};
+use crate::error::{Caller, JoinError, PanicRecord};
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
@@ -258,7 +257,7 @@ impl<T> Outcome<T> {
     #[cold]
     pub(crate) fn panicked(
         payload: Payload,
-        location: &'static Location<'static>,
+        location: Caller,
         name: Option<Cow<'static, str>>,
     ) -> Outcome<T> {
         // A job of a blocking group has no loop.
@@ -329,13 +328,13 @@ mod tests {
     #[test]
     fn the_harness_adds_two_words() {
         type Words = std::future::Ready<[u64; 8]>;
-        let extra = size_of::<Harness<Words, &'static Location<'static>>>() - size_of::<Words>();
+        let extra = size_of::<Harness<Words, Caller>>() - size_of::<Words>();
         assert!(extra <= 16, "{extra} bytes");
         async fn sleeper() {
             crate::yield_now().await;
         }
         fn extra_of<F: Future>(_: &F) -> usize {
-            size_of::<Harness<F, &'static Location<'static>>>() - size_of::<F>()
+            size_of::<Harness<F, Caller>>() - size_of::<F>()
         }
         let extra = extra_of(&sleeper());
         assert!(extra <= 24, "{extra} bytes, of which some are padding");

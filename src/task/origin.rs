@@ -4,14 +4,14 @@
 //! only tasks that have one.
 
 use std::borrow::Cow;
-use std::panic::Location;
 
+use crate::error::Caller;
 use crate::left_tasks::LeftKind;
 
 /// The origin of a task.
 pub(crate) trait Origin {
     /// Where the task was spawned.
-    fn location(&self) -> &'static Location<'static>;
+    fn location(&self) -> Caller;
 
     fn name(&self) -> Option<&Cow<'static, str>> {
         None
@@ -23,24 +23,24 @@ pub(crate) trait Origin {
     }
 }
 
-impl Origin for &'static Location<'static> {
-    fn location(&self) -> &'static Location<'static> {
+impl Origin for Caller {
+    fn location(&self) -> Caller {
         self
     }
 }
 
 /// The origin of a task with a name; boxed, to take one word in the task.
 #[derive(Clone, Debug)]
-pub(crate) struct Named(Box<(&'static Location<'static>, Cow<'static, str>)>);
+pub(crate) struct Named(Box<(Caller, Cow<'static, str>)>);
 
 impl Named {
-    pub(crate) fn new(location: &'static Location<'static>, name: Cow<'static, str>) -> Named {
+    pub(crate) fn new(location: Caller, name: Cow<'static, str>) -> Named {
         Named(Box::new((location, name)))
     }
 }
 
 impl Origin for Named {
-    fn location(&self) -> &'static Location<'static> {
+    fn location(&self) -> Caller {
         self.0.0
     }
 

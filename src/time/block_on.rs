@@ -174,14 +174,7 @@ impl Letterbox {
     }
 
     fn set_parker(&self, parker: &Arc<Parker>) {
-        let mut state = self.state.lock();
-        if !state
-            .parker
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, parker))
-        {
-            state.parker = Some(Arc::clone(parker));
-        }
+        self.state.lock().parker = Some(Arc::clone(parker));
     }
 
     fn has_many(&self) -> bool {
@@ -234,16 +227,10 @@ pub(super) fn is_inside() -> bool {
 
 /// Reads the clock of this thread's timers: inside `block_on` only.
 pub(super) fn read_clock() -> Option<Instant> {
-    if !is_inside() {
-        return None;
-    }
-    let now = sync::now();
-    let _ = HOME.try_with(|home| {
-        if let Some(home) = &*home.borrow() {
-            home.timers.note(now);
-        }
-    });
-    Some(now)
+    is_inside().then(|| match Home::current() {
+        Some(home) => home.timers.read_clock(),
+        None => sync::now(),
+    })
 }
 
 /// Calls `f` with the timers of this thread, to arm one: inside `block_on` only.
@@ -258,11 +245,6 @@ pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
 
 /// Calls `f` with the timers of this thread, if its home is `home`.
 pub(super) fn at<R>(home: HomeId, f: impl FnOnce(&Timers) -> R) -> Option<R> {
-    HOME.try_with(|here| {
-        let here = here.borrow();
-        let timers = &here.as_deref()?.timers;
-        (timers.home() == home).then(|| f(timers))
-    })
-    .ok()
-    .flatten()
+    let here = Home::current()?;
+    (here.timers.home() == home).then(|| f(&here.timers))
 }

@@ -267,11 +267,8 @@ impl Timers {
     fn number(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.zero);
         // Not `as_nanos`: 128-bit arithmetic is slower.
-        let seconds = since.as_secs().checked_mul(1_000_000_000);
-        let nanos = u64::from(since.subsec_nanos());
-        seconds
-            .and_then(|seconds| seconds.checked_add(nanos))
-            .unwrap_or(NEVER)
+        let seconds = since.as_secs().saturating_mul(1_000_000_000);
+        seconds.saturating_add(u64::from(since.subsec_nanos()))
     }
 
     fn instant(&self, number: u64) -> Option<Instant> {

@@ -1,5 +1,7 @@
 //! The inbox, step by step.
 
+use std::time::Duration;
+
 use super::*;
 
 /// A gate with a state and nothing else.

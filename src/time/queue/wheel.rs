@@ -11,7 +11,7 @@
 //! - A list is doubly linked through the slots: insertion and removal are O(1), and nothing is
 //!   allocated.
 
-use super::slots::{EntryLocation, NONE, Slots};
+use super::slots::{NONE, Slots};
 
 /// A grain is 2^20 ns.
 const GRAIN_BITS: u32 = 20;
@@ -61,20 +61,21 @@ impl Wheel {
         let next = std::mem::replace(head, slot);
         self.occupied[usize::from(level)] |= 1 << bucket;
         let entry = slots.entry_mut(slot);
-        entry.location = EntryLocation::Wheel { level, bucket };
-        entry.position = NONE;
+        entry.bucket = Some((level, bucket));
+        entry.previous = NONE;
         entry.next = next;
         if next != NONE {
-            slots.entry_mut(next).position = slot;
+            slots.entry_mut(next).previous = slot;
         }
         true
     }
 
-    pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, slot: u32, level: u8, bucket: u8) {
+    pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, slot: u32, bucket: (u8, u8)) {
+        let (level, bucket) = bucket;
         let entry = slots.entry(slot);
-        let (before, after) = (entry.position, entry.next);
+        let (before, after) = (entry.previous, entry.next);
         if after != NONE {
-            slots.entry_mut(after).position = before;
+            slots.entry_mut(after).previous = before;
         }
         if before != NONE {
             slots.entry_mut(before).next = after;
