@@ -184,6 +184,7 @@ mod this_thread;
 pub mod time;
 mod trace;
 mod unwind;
+mod unwind_safety;
 mod waiters;
 mod yield_now;
 
