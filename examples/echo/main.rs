@@ -32,10 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use figures::counted;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{Server, TcpStream};
 use loopgroup::{EventLoop, EventLoopGroup, shutdown_requested, signal};
-use figures::counted;
 use options::Options;
 use rows::Row;
 
