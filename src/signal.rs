@@ -140,8 +140,8 @@ pub fn on(signal: impl Into<SignalKind>) -> io::Result<Signals> {
 ///
 /// # Cancel safety
 ///
-/// `recv` and `next` are cancel safe: a signal is consumed only when they are ready. Dropping the stream stops
-/// listening; the signal does not get its default effect back.
+/// `recv` and `next` are cancel safe: a signal is consumed only when they are ready. Dropping the stream
+/// stops listening; the signal does not get its default effect back.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! Tables of figures as plain text, for people.
 //!
-//! - A row for each loop and, if there are several, one for their total. A column in which every figure is zero
-//!   is left out, and so is a table without columns.
+//! - A row for each loop and, if there are several, one for their total. A column in which every figure is
+//!   zero is left out, and so is a table without columns.
 //! - A table that is wider than a terminal is continued below, with its labels repeated.
 //! - Counts have separators (`1,234,567`), times have units and three digits (`12.3 ms`). Figures are aligned
 //!   to the right, labels to the left; no line ends in a space.

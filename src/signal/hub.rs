@@ -1,9 +1,9 @@
 //! The process' signals, and the futures and streams that listen for them.
 //!
-//! - A signal has one handler, however many listen. It sets a flag, then writes a byte to a socket pair of the
-//!   process. The first thread to see the flag clears it, under a lock, and notifies every subscriber
-//!   that listens by then: that is a thread that reads the bytes, or a thread that polls or creates
-//!   a subscription.
+//! - A signal has one handler, however many listen. It sets a flag, then writes a byte to a socket pair of
+//!   the process. The first thread to see the flag clears it, under a lock, and notifies every subscriber
+//!   that listens by then: that is a thread that reads the bytes, or a thread that polls or creates a
+//!   subscription.
 //! - The thread that reads the bytes, `loopgroup-signals`, starts with the first subscription and never ends:
 //!   signals belong to the process, not to a loop or group.
 //! - A handler stays installed when its last subscriber is gone. To remove it would not restore what the

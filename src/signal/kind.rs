@@ -10,8 +10,8 @@ use signal_hook::low_level::signal_name;
 
 /// A signal, by its number.
 ///
-/// The constants are the signals that programs listen for; [`From`] takes the number of any other one, such as
-/// `libc::SIGTSTP`. Numbers differ between systems, names do not.
+/// The constants are the signals that programs listen for; [`From`] takes the number of any other one, such
+/// as `libc::SIGTSTP`. Numbers differ between systems, names do not.
 ///
 /// # Examples
 ///
