@@ -7,8 +7,8 @@
 //!   panics) as trait objects. That code is called through `contain`; after a panic it is called again, which
 //!   its documentation says.
 //! - Where a handle gives out a value of the user (`Registered::get_ref`), the value decides. A
-//!   [`LoopBound`] does not: a visit that panics leaves the value as it is, and says so. The output of a task is
-//!   handed out once, by value, as with `std::thread::JoinHandle`.
+//!   [`LoopBound`] does not: a visit that panics leaves the value as it is, and says so. The output of a task
+//!   is handed out once, by value, as with `std::thread::JoinHandle`.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
