@@ -304,8 +304,9 @@ impl AsyncWrite for DuplexStream {
 
 impl Drop for DuplexStream {
     fn drop(&mut self) {
-        self.outgoing.close_write();
+        // In this order: a peer on another thread that has read the end must not find room for a write.
         self.incoming.close_read();
+        self.outgoing.close_write();
     }
 }
 
