@@ -94,6 +94,59 @@ pub struct Builder {
     clock: Clock,
 }
 
+impl Default for EventLoopGroup {
+    /// Creates a group of a loop per core with default settings, as `EventLoopGroup::builder().build()` does.
+    ///
+    /// For programs that cannot go on without a group, and for structs that derive `Default`. To handle the
+    /// error, use [`EventLoopGroup::new`] or [`Builder::build`].
+    ///
+    /// # Panics
+    ///
+    /// If the system has no descriptors or memory left for the selectors of the loops; the message says
+    /// which loop could not be created, and why.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// #[derive(Default)]
+    /// struct App {
+    ///     workers: EventLoopGroup,
+    /// }
+    ///
+    /// let app = App::default();
+    /// assert!(app.workers.len() >= 1);
+    /// ```
+    #[track_caller]
+    fn default() -> EventLoopGroup {
+        match Builder::default().build() {
+            Ok(group) => group,
+            Err(error) => panic!(
+                "the default group could not be created: {error}; to handle this error, use \
+                 EventLoopGroup::new or EventLoopGroup::builder"
+            ),
+        }
+    }
+}
+
+impl Default for Builder {
+    /// Returns the settings of [`EventLoopGroup::builder`]: a loop per core, no limits.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::Builder;
+    ///
+    /// let group = Builder::default().loops(2).build()?;
+    /// assert_eq!(group.len(), 2);
+    /// # std::io::Result::Ok(())
+    /// ```
+    fn default() -> Builder {
+        Builder::new()
+    }
+}
+
 impl Builder {
     pub(crate) fn new() -> Builder {
         Builder {

@@ -112,7 +112,7 @@
 //! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
 //! | serve TCP with a boss and workers | [`net::Server`] |
 //! | sockets | [`net`], [`io::Registered`] |
-//! | wait for Ctrl-C or SIGTERM | `signal`, with the feature `signal` |
+//! | wait for Ctrl-C, SIGTERM or any other signal | `signal`, with the feature `signal` |
 //! | sleep, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
 //! | observe the loops | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
@@ -188,6 +188,7 @@ mod this_thread;
 pub mod time;
 mod trace;
 mod unwind;
+mod unwind_safety;
 mod waiters;
 mod yield_now;
 

@@ -1,16 +1,19 @@
-//! Signals as futures, to shut a program down on request of its user or supervisor.
+//! Signals as futures and streams: to shut a program down on request of its user or supervisor, to read
+//! its configuration again on `SIGHUP`, and for any other signal.
 //!
-//! - A future listens from its creation, not from its first poll: signals in between are not lost.
-//! - From the first call on, the signal no longer terminates the process by default, even after every
-//!   future was dropped.
-//! - A signal has one handler, however many futures listen. It sets a flag, then writes a byte to a
-//!   socket pair of the process. The first thread to see the flag clears it, under a lock, and notifies
-//!   every future that listens by then: that is a thread that reads the bytes, or a thread that polls
-//!   or creates a future. Several signals before a poll are reported once, and a signal from before a
-//!   future was created is not reported to it.
-//! - The thread that reads the bytes, `loopgroup-signals`, starts with the first future and never ends:
-//!   signals belong to the process, not to a loop or group. So a future may be awaited anywhere, also
-//!   after the end of the group that it shut down.
+//! - A future or stream listens from its creation, not from its first poll: signals in between are not lost.
+//! - From the first call on, the signal does nothing else any more, even after every future and stream was
+//!   dropped: `SIGINT` and `SIGHUP` no longer terminate the process.
+//! - Every future and stream that listens sees the signal. Several signals before a poll are reported once,
+//!   and a signal from before a future was created is not reported to it.
+//! - They wait on a thread of the process, not on a loop: they may be awaited anywhere, also after the end of
+//!   the group that a signal shut down.
+//!
+//! | to wait for | call |
+//! |---|---|
+//! | Ctrl-C or SIGTERM, to shut down | [`shutdown`] |
+//! | one of them | [`ctrl_c`], [`terminate`] |
+//! | any other signal | [`on`] |
 //!
 //! # Examples
 //!
@@ -30,21 +33,20 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod hub;
+mod kind;
+
 use std::fmt;
-use std::future::Future;
-use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
+use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
-use signal_hook::low_level::{pipe, unregister};
-use slab::Slab;
+use futures::Stream;
 
-use crate::panic::PanicReporter;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
+use crate::signal::hub::Subscription;
+
+pub use kind::SignalKind;
 
 /// Resolves when the user presses Ctrl-C (`SIGINT`).
 ///
@@ -65,7 +67,7 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
 /// # std::io::Result::Ok(())
 /// ```
 pub fn ctrl_c() -> Signal {
-    Signal::listen(&[SIGINT])
+    Signal::listen(&[SignalKind::INTERRUPT])
 }
 
 /// Resolves when a supervisor requests termination (`SIGTERM`).
@@ -80,7 +82,7 @@ pub fn ctrl_c() -> Signal {
 /// # std::io::Result::Ok(())
 /// ```
 pub fn terminate() -> Signal {
-    Signal::listen(&[SIGTERM])
+    Signal::listen(&[SignalKind::TERMINATE])
 }
 
 /// Resolves when the process is asked to end: the first of [`ctrl_c`] and [`terminate`].
@@ -96,7 +98,112 @@ pub fn terminate() -> Signal {
 /// # std::io::Result::Ok(())
 /// ```
 pub fn shutdown() -> Signal {
-    Signal::listen(&[SIGINT, SIGTERM])
+    Signal::listen(&[SignalKind::INTERRUPT, SignalKind::TERMINATE])
+}
+
+/// Listens for a signal, by its kind or its number, from this call on.
+///
+/// # Errors
+///
+/// `InvalidInput` if there is no such signal, or if it cannot be handled: `SIGKILL` and `SIGSTOP`, which the
+/// system does not let a process handle, and `SIGSEGV`, `SIGBUS`, `SIGFPE` and `SIGILL`, which report faults
+/// of the program. The message names the signal. Any other error is a lack of descriptors or threads.
+///
+/// # Examples
+///
+/// ```no_run
+/// use loopgroup::{EventLoopGroup, signal::{self, SignalKind}};
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let mut hangups = signal::on(SignalKind::HANGUP)?; // or signal::on(libc::SIGHUP)
+/// group.spawn(async move {
+///     loop {
+///         hangups.recv().await;
+///         println!("reading the configuration again");
+///     }
+/// });
+/// # std::io::Result::Ok(())
+/// ```
+pub fn on(signal: impl Into<SignalKind>) -> io::Result<Signals> {
+    let kind = signal.into();
+    Ok(Signals {
+        subscription: Subscription::new(&[kind])?,
+        kind,
+    })
+}
+
+/// The stream of [`on`]: an item whenever its signal was received. It never ends.
+///
+/// Signals are not counted. The stream is ready once for all signals since it was last ready, as the system
+/// itself merges signals that are sent faster than they are handled: on an item, look at all there is to do.
+/// Several streams and futures for the same signal each see it.
+///
+/// # Cancel safety
+///
+/// `recv` and `next` are cancel safe: a signal is consumed only when they are ready. Dropping the stream
+/// stops listening; the signal does not get its default effect back.
+///
+/// # Examples
+///
+/// ```
+/// use futures::StreamExt;
+/// use loopgroup::signal::{self, SignalKind};
+///
+/// let mut window = signal::on(SignalKind::WINDOW_CHANGE)?;
+/// assert_eq!(window.kind(), SignalKind::WINDOW_CHANGE);
+/// # std::process::Command::new("kill").arg("-WINCH").arg(std::process::id().to_string()).status()?;
+/// loopgroup::block_on(window.next()); // or window.recv()
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use = "streams do nothing unless polled"]
+pub struct Signals {
+    subscription: Subscription,
+    kind: SignalKind,
+}
+
+impl Signals {
+    /// Waits until the signal is received.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use loopgroup::signal::{self, SignalKind};
+    ///
+    /// let mut asked = signal::on(SignalKind::USER_DEFINED1)?;
+    /// loopgroup::block_on(asked.recv());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn recv(&mut self) {
+        poll_fn(|cx| self.poll_recv(cx)).await;
+    }
+
+    /// Polls for the signal.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.subscription.poll(cx)
+    }
+
+    /// Returns the signal that it listens for.
+    pub fn kind(&self) -> SignalKind {
+        self.kind
+    }
+}
+
+impl Stream for Signals {
+    type Item = ();
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.poll_recv(cx).map(Some)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Signals").field(&self.kind).finish()
+    }
 }
 
 /// Resolves when its signal is received; awaited again, by reference, when it is received again.
@@ -121,178 +228,9 @@ pub fn shutdown() -> Signal {
 #[must_use = "futures do nothing unless awaited"]
 pub struct Signal(io::Result<Subscription>);
 
-/// The registration of one future with the hub.
-struct Subscription {
-    hub: Arc<Hub>,
-    /// The key of its [`Subscriber`].
-    key: usize,
-}
-
-/// The hub's record of one future; protected by the lock of the hub.
-struct Subscriber {
-    signals: Vec<i32>,
-    /// A signal was received and not yet returned by a poll.
-    notified: bool,
-    waker: Option<Waker>,
-}
-
-/// The futures that listen in this process, and the end of the socket pair that handlers write to.
-struct Hub {
-    write_end: UnixStream,
-    subscribers: Mutex<Subscribers>,
-}
-
-#[derive(Default)]
-struct Subscribers {
-    /// The signals that have a handler, each with the flag that it sets.
-    flags: Vec<(i32, Arc<AtomicBool>)>,
-    entries: Slab<Subscriber>,
-}
-
-impl Subscribers {
-    /// Notifies the subscribers of all received signals; returns the wakers to wake with no lock held.
-    fn notify(&mut self) -> Vec<Waker> {
-        let mut wakers = Vec::new();
-        for (signal, flag) in &self.flags {
-            // The handler stores the flag before it writes its byte: a thread that reads the byte sees
-            // it.
-            if !flag.swap(false, Ordering::SeqCst) {
-                continue;
-            }
-            for (_, subscriber) in &mut self.entries {
-                if subscriber.signals.contains(signal) {
-                    subscriber.notified = true;
-                    wakers.extend(subscriber.waker.take());
-                }
-            }
-        }
-        wakers
-    }
-
-    /// Installs the handler of a signal, if it has none yet.
-    fn install_handler(&mut self, signal: i32, write_end: &UnixStream) -> io::Result<()> {
-        if self.flags.iter().any(|(handled, _)| *handled == signal) {
-            return Ok(());
-        }
-        let received = Arc::new(AtomicBool::new(false));
-        let flag = flag::register(signal, Arc::clone(&received))?;
-        // After the flag: actions run in the order of registration. signal-hook makes the write
-        // non-blocking.
-        let write = write_end
-            .try_clone()
-            .and_then(|write_end| pipe::register(signal, write_end));
-        if let Err(error) = write {
-            unregister(flag);
-            return Err(error);
-        }
-        self.flags.push((signal, received));
-        Ok(())
-    }
-}
-
-/// How often to check for signals if the socket pair cannot be read.
-const FALLBACK_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Created by the first future, or by a later one if that failed.
-static HUB: Mutex<Option<Arc<Hub>>> = Mutex::new(None);
-
-impl Hub {
-    fn get() -> io::Result<Arc<Hub>> {
-        let mut global = HUB.lock();
-        if let Some(hub) = &*global {
-            return Ok(Arc::clone(hub));
-        }
-        let (write_end, read_end) = UnixStream::pair()?;
-        let hub = Arc::new(Hub {
-            write_end,
-            subscribers: Mutex::default(),
-        });
-        let thread_hub = Arc::clone(&hub);
-        let thread = thread::Builder::new().name("loopgroup-signals".to_owned());
-        let started = thread.spawn(move || thread_hub.run(&read_end));
-        // The system may call it `WouldBlock`, but there is nothing that the caller could wait for.
-        started.map_err(|error| {
-            io::Error::other(format!("cannot start the thread for signals: {error}"))
-        })?;
-        *global = Some(Arc::clone(&hub));
-        Ok(hub)
-    }
-
-    /// The main function of the signal thread: wakes notified futures, for the life of the process.
-    fn run(&self, mut read_end: &UnixStream) {
-        loop {
-            match read_end.read(&mut [0; 64]) {
-                Ok(_) => self.wake(),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Not expected, since both ends of the pair stay open. If it happens, poll for signals.
-                Err(_) => {
-                    self.wake();
-                    thread::sleep(FALLBACK_INTERVAL);
-                }
-            }
-        }
-    }
-
-    fn wake(&self) {
-        let wakers = self.subscribers.lock().notify();
-        PanicReporter::STDERR.wake_all(wakers);
-    }
-}
-
 impl Signal {
-    fn listen(signals: &[i32]) -> Signal {
+    fn listen(signals: &[SignalKind]) -> Signal {
         Signal(Subscription::new(signals))
-    }
-}
-
-impl Subscription {
-    fn new(signals: &[i32]) -> io::Result<Subscription> {
-        let hub = Hub::get()?;
-        let mut subscribers = hub.subscribers.lock();
-        // Before the new entry is inserted: earlier signals are for earlier futures only.
-        let wakers = subscribers.notify();
-        let installed = signals
-            .iter()
-            .try_for_each(|&signal| subscribers.install_handler(signal, &hub.write_end));
-        let key = subscribers.entries.insert(Subscriber {
-            signals: signals.to_vec(),
-            notified: false,
-            waker: None,
-        });
-        drop(subscribers);
-        PanicReporter::STDERR.wake_all(wakers);
-        let subscription = Subscription { hub, key };
-        installed.map(|()| subscription)
-    }
-
-    fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        // Cloning and dropping wakers is user code: both happen outside the lock.
-        let waker = cx.waker().clone();
-        let mut subscribers = self.hub.subscribers.lock();
-        let wakers = subscribers.notify();
-        let own = &mut subscribers.entries[self.key];
-        let notified = std::mem::take(&mut own.notified);
-        let old = match notified {
-            true => own.waker.take(),
-            false => own.waker.replace(waker),
-        };
-        drop(subscribers);
-        drop(old);
-        PanicReporter::STDERR.wake_all(wakers);
-        match notified {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        let mut subscribers = self.hub.subscribers.lock();
-        let removed = subscribers.entries.try_remove(self.key);
-        // The waker is user code: it is dropped outside the lock.
-        drop(subscribers);
-        drop(removed);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Latencies, counted in buckets: as many as one likes, in four kilobytes.
 
-use std::fmt;
 use std::time::Duration;
+
+use crate::figures::{count, print_table, time};
 
 /// How often each latency was seen, in buckets that grow by an eighth.
 pub(crate) struct Latencies([u64; 512]);
@@ -28,22 +29,23 @@ impl Latencies {
 
     /// The latency that so many of a thousand did not exceed.
     fn at(&self, thousandths: u64) -> Duration {
-        let rank = (self.0.iter().sum::<u64>() * thousandths)
-            .div_ceil(1000)
-            .max(1);
+        let rank = (self.len() * thousandths).div_ceil(1000).max(1);
         let reached = |index: &usize| self.0[..=*index].iter().sum::<u64>() >= rank;
         let index = (0..self.0.len()).find(reached).unwrap_or(0) as u64;
         Duration::from_nanos(((9 + index % 8) << (index / 8)) >> 3)
     }
 }
 
-impl fmt::Display for Latencies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p50, p90, p99, p999, max] = [500, 900, 990, 999, 1000].map(|at| self.at(at));
-        let trips = self.0.iter().sum::<u64>();
-        write!(
-            f,
-            "{trips} round trips: p50 {p50:.1?}, p90 {p90:.1?}, p99 {p99:.1?}, p99.9 {p999:.1?}, max {max:.1?}"
-        )
+impl Latencies {
+    /// How many there were.
+    pub(crate) fn len(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Prints them as a table of one row.
+    pub(crate) fn print(&self) {
+        let headings = ["round trips", "p50", "p90", "p99", "p99.9", "max"].map(String::from);
+        let [p50, p90, p99, p999, max] = [500, 900, 990, 999, 1000].map(|at| time(self.at(at)));
+        print_table(&[headings, [count(self.len()), p50, p90, p99, p999, max]]);
     }
 }

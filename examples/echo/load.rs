@@ -8,6 +8,7 @@ use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::TcpStream;
 use loopgroup::{EventLoopGroup, time};
 
+use crate::figures::{count, counted};
 use crate::latency::Latencies;
 use crate::options::Options;
 
@@ -24,7 +25,8 @@ pub(crate) fn run(
         seconds,
         ..
     } = *options;
-    println!("{connections} connections of {size} bytes, for {seconds} s");
+    let (clients_text, bytes) = (counted(connections, "connection"), counted(size, "byte"));
+    println!("{clients_text}, messages of {bytes}, for {seconds} s");
     let start = Instant::now();
     let until = start
         .checked_add(Duration::from_secs(seconds as u64))
@@ -36,14 +38,15 @@ pub(crate) fn run(
     while Instant::now() < until {
         let next = until.min(Instant::now() + Duration::from_millis(200));
         clients.block_on(time::sleep_until(next));
-        let (count, seconds) = (echoes(), start.elapsed().as_secs_f64());
         if moving || next == until {
-            let (from, rate) = (if moving { "\r" } else { "" }, count as f64 / seconds);
-            print!("{from}{seconds:.1} s: {count} echoes, {rate:.0} a second ");
+            let (echoes, seconds) = (echoes(), start.elapsed().as_secs_f64());
+            let rate = count((echoes as f64 / seconds) as u64);
+            let from = if moving { "\r" } else { "" };
+            print!("{from}{seconds:.1} s: {} echoes, {rate}/s", count(echoes));
             io::stdout().flush()?;
         }
     }
-    println!();
+    println!("\n");
     let mut all = Latencies::default();
     for task in tasks {
         all.add(&clients.block_on(task)??);

@@ -4,7 +4,8 @@ use std::thread::available_parallelism;
 
 pub(crate) const USAGE: &str = "\
 usage: echo [--loops N] [--connections N] [--size BYTES] [--seconds N]   serve clients of its own
-       echo --listen ADDRESS:PORT [--loops N]                            serve until Ctrl-C";
+       echo --listen ADDRESS:PORT [--loops N]                            serve until Ctrl-C
+       --metrics   also print what the worker loops have counted";
 
 pub(crate) struct Options {
     pub(crate) listen: Option<String>,
@@ -12,6 +13,7 @@ pub(crate) struct Options {
     pub(crate) connections: usize,
     pub(crate) size: usize,
     pub(crate) seconds: usize,
+    pub(crate) metrics: bool,
 }
 
 impl Options {
@@ -22,12 +24,17 @@ impl Options {
             connections: 64,
             size: 64,
             seconds: 3,
+            metrics: false,
         };
         let mut args = std::env::args().skip(1);
         while let Some(name) = args.next() {
             let field = match &*name {
                 "--listen" => {
                     options.listen = Some(args.next().ok_or("--listen needs an address")?);
+                    continue;
+                }
+                "--metrics" => {
+                    options.metrics = true;
                     continue;
                 }
                 "--loops" => &mut options.loops,

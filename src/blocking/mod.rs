@@ -63,9 +63,34 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    default_group().spawn(job)
+}
+
+/// As [`unblock`], or hands the closure back.
+///
+/// # Errors
+///
+/// [`Rejected`] carries the closure and the reason: the system could not start a thread.
+///
+/// # Examples
+///
+/// ```
+/// let answer = loopgroup::blocking::try_unblock(|| 6 * 7)?;
+/// assert_eq!(loopgroup::block_on(answer).unwrap(), 42);
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn try_unblock<F, T>(job: F) -> Result<JoinHandle<T>, Rejected<F>>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    default_group().try_spawn(job)
+}
+
+fn default_group() -> &'static BlockingGroup {
     static DEFAULT: OnceLock<BlockingGroup> = OnceLock::new();
-    let group = DEFAULT.get_or_init(|| BlockingGroup::assemble(DEFAULT_MAX, WhenFull::Wait));
-    group.spawn(job)
+    DEFAULT.get_or_init(|| BlockingGroup::assemble(DEFAULT_MAX, WhenFull::Wait))
 }
 
 /// A group of threads for blocking jobs, one per job.

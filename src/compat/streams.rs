@@ -50,7 +50,8 @@ macro_rules! on_streams {
             crate::net::OwnedReadHalf,
             crate::net::UnixStream,
             &crate::net::UnixStream,
-            crate::net::UnixOwnedReadHalf
+            crate::net::UnixOwnedReadHalf,
+            crate::io::DuplexStream
         ]);
         on_streams!(@write $write, [
             crate::net::TcpStream,
@@ -58,7 +59,8 @@ macro_rules! on_streams {
             crate::net::OwnedWriteHalf,
             crate::net::UnixStream,
             &crate::net::UnixStream,
-            crate::net::UnixOwnedWriteHalf
+            crate::net::UnixOwnedWriteHalf,
+            crate::io::DuplexStream
         ]);
     };
 

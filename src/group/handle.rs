@@ -310,6 +310,39 @@ impl EventLoopGroup {
         }
     }
 
+    /// Spawns a future on the loop that `key` belongs to, or hands it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason. It does not try another loop: the key would have two.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, RejectReason};
+    ///
+    /// let group = EventLoopGroup::new(4)?;
+    /// let task = group.try_spawn_keyed("user 7", async { 7 })?;
+    /// assert_eq!(group.block_on(task).unwrap(), 7);
+    /// group.loop_for("user 7").shutdown_now().wait(); // that loop alone
+    /// let refused = group.try_spawn_keyed("user 7", async { 7 }).unwrap_err();
+    /// assert_eq!(refused.reason(), RejectReason::ShutDown);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn try_spawn_keyed<K, F>(
+        &self,
+        key: &K,
+        future: F,
+    ) -> Result<JoinHandle<F::Output>, Rejected<F>>
+    where
+        K: Hash + ?Sized,
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.loop_for(key).try_spawn(future)
+    }
+
     /// As [`spawn_with`](EventLoopGroup::spawn_with), or hands `init` back.
     ///
     /// # Errors

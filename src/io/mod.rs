@@ -1,4 +1,9 @@
-//! Readiness of any descriptor; sockets are in [`net`](crate::net).
+//! Readiness of any descriptor, streams in memory, and copying between streams; sockets are in
+//! [`net`](crate::net).
+//!
+//! - [`Registered`] waits until a descriptor is readable or writable.
+//! - [`duplex`] is a stream in memory, for tests and between parts of a program.
+//! - [`copy_bidirectional`] connects two streams, as a proxy does.
 //!
 //! ```
 //! use loopgroup::io::{Interest, Registered};
@@ -26,10 +31,14 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod copy;
+mod duplex;
 pub(crate) mod interest;
 pub(crate) mod registered;
 pub(crate) mod waiter;
 pub(crate) mod watched;
 
+pub use copy::{copy_bidirectional, copy_bidirectional_with_sizes};
+pub use duplex::{DuplexStream, duplex};
 pub use interest::Interest;
 pub use registered::Registered;

@@ -5,6 +5,7 @@
 //! exactly the same instant; once the loops are idle, they add up.
 
 pub(crate) mod gauges;
+mod table;
 
 use std::fmt;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Shared;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
+use crate::metrics::table::{TERMINAL, Table, count, counted, time};
 use crate::report::Figures;
 
 /// The metrics of one loop; see [`EventLoop::metrics`](crate::EventLoop::metrics).
@@ -240,38 +242,45 @@ impl EventLoop {
     }
 }
 
+/// One line, of what is not zero.
 impl fmt::Display for LoopMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "loop {}: {} polls, {} parks, {} I/O events, {} timers; woken {} times by itself, \
-             {} by other loops, {} from outside, {} by a system call; {} accepted, {} completed, \
-             {} panicked, {} cancelled, {} rejected; {} pending, {} live, {} channels",
-            self.index,
-            self.polls,
-            self.parks,
-            self.io_events,
-            self.timers_fired,
-            self.local_wakes,
-            self.remote_wakes,
-            self.outside_wakes,
-            self.wakeup_calls,
-            self.accepted(),
-            self.completed(),
-            self.panicked(),
-            self.cancelled(),
-            self.rejected,
-            self.pending,
-            self.live,
-            self.channels
-        )?;
-        match self.times {
-            Some(times) => write!(
-                f,
-                "; busy {:?}, longest poll {:?}",
-                times.busy, times.longest_poll
-            ),
-            None => Ok(()),
+        let nouns = [
+            (self.polls, "poll", ""),
+            (self.parks, "park", ""),
+            (self.io_events, "I/O event", ""),
+            (self.stale_events, "stale event", ""),
+            (self.rebuilds, "rebuild", ""),
+            (self.timers_fired, "timer", ""),
+            (self.local_wakes, "wake", " by itself"),
+            (self.remote_wakes, "wake", " by other loops"),
+            (self.outside_wakes, "wake", " from outside"),
+            (self.wakeup_calls, "wake-up call", ""),
+            (self.channels as u64, "channel", ""),
+        ];
+        let states = [
+            (self.accepted(), "accepted"),
+            (self.completed(), "completed"),
+            (self.panicked(), "panicked"),
+            (self.cancelled(), "cancelled"),
+            (self.rejected, "rejected"),
+            (self.pending as u64, "pending"),
+            (self.live as u64, "live"),
+        ];
+        let mut parts = Vec::new();
+        for (number, noun, origin) in nouns.into_iter().filter(|part| part.0 > 0) {
+            parts.push(counted(number, noun) + origin);
+        }
+        for (number, state) in states.into_iter().filter(|part| part.0 > 0) {
+            parts.push(format!("{} {state}", count(number)));
+        }
+        if let Some(times) = self.times.filter(|times| !times.busy.is_zero()) {
+            parts.push(format!("busy {}", time(times.busy)));
+            parts.push(format!("longest poll {}", time(times.longest_poll)));
+        }
+        match parts.is_empty() {
+            true => write!(f, "loop {}: nothing yet", self.index),
+            false => write!(f, "loop {}: {}", self.index, parts.join(", ")),
         }
     }
 }
@@ -292,7 +301,7 @@ impl fmt::Display for LoopMetrics {
 /// assert_eq!(group.block_on(receiver).unwrap(), Ok(7));
 ///
 /// let metrics = group.metrics();
-/// println!("{metrics}");
+/// println!("{metrics}"); // as tables, without columns of zeros
 /// assert!(metrics.wakes(Some(1), 0) <= 1); // loop 1 woke the receiver, if it was already waiting
 /// assert!(metrics.loops()[0].polls() >= 1);
 /// # std::io::Result::Ok(())
@@ -364,7 +373,7 @@ impl EventLoopGroup {
     /// ```
     /// let group = loopgroup::EventLoopGroup::new(2)?;
     /// group.block_on(group.spawn(async {})).unwrap();
-    /// println!("{}", group.metrics()); // a line for each loop, and the wakes between them
+    /// println!("{}", group.metrics()); // tables: what each loop did, and which loop woke which
     /// # std::io::Result::Ok(())
     /// ```
     pub fn metrics(&self) -> GroupMetrics {
@@ -372,23 +381,88 @@ impl EventLoopGroup {
     }
 }
 
-impl fmt::Display for GroupMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for one in &self.loops {
-            writeln!(f, "{one}")?;
+impl GroupMetrics {
+    fn table(&self, title: &'static str) -> Table {
+        let labels = self.loops.iter().map(|one| one.index.to_string());
+        Table::new(title, labels.collect())
+    }
+
+    fn column(&self, figure: impl Fn(&LoopMetrics) -> u64) -> impl Iterator<Item = u64> {
+        self.loops.iter().map(figure)
+    }
+
+    /// What the loops did.
+    fn work(&self) -> Table {
+        let mut table = self.table("loop");
+        table.counts("polls", self.column(LoopMetrics::polls));
+        table.counts("parks", self.column(LoopMetrics::parks));
+        table.counts("I/O events", self.column(LoopMetrics::io_events));
+        table.counts("stale", self.column(LoopMetrics::stale_events));
+        table.counts("rebuilds", self.column(LoopMetrics::rebuilds));
+        table.counts("timers", self.column(LoopMetrics::timers_fired));
+        table.counts("channels", self.column(|one| one.channels as u64));
+        let times = || self.loops.iter().filter_map(|one| one.times);
+        table.times("busy", times().map(|times| times.busy), |one, other| {
+            one.saturating_add(other)
+        });
+        let longest = times().map(|times| times.longest_poll);
+        table.times("longest poll", longest, Duration::max);
+        table
+    }
+
+    /// What became of tasks.
+    fn tasks(&self) -> Table {
+        let mut table = self.table("tasks");
+        table.counts("accepted", self.column(LoopMetrics::accepted));
+        table.counts("completed", self.column(LoopMetrics::completed));
+        table.counts("panicked", self.column(LoopMetrics::panicked));
+        table.counts("cancelled", self.column(LoopMetrics::cancelled));
+        table.counts("rejected", self.column(LoopMetrics::rejected));
+        table.counts("pending", self.column(|one| one.pending as u64));
+        table.counts("live", self.column(|one| one.live as u64));
+        table
+    }
+
+    /// Which loop woke tasks of which: in full if that fits, else only whether it was the same.
+    fn woken(&self) -> Table {
+        let mut full = self.table("woken");
+        for from in 0..self.loops.len() {
+            let wakes = (0..self.loops.len()).map(|to| self.wakes(Some(from), to));
+            full.counts(&format!("by loop {from}"), wakes);
         }
-        write!(f, "wakes to ")?;
-        for to in 0..self.loops.len() {
-            write!(f, "{:>12}", format!("loop {to}"))?;
+        self.woken_from_outside(&mut full);
+        if self.loops.len() > 1 && full.width() <= TERMINAL {
+            return full;
         }
-        let senders = (0..self.loops.len()).map(Some).chain([None]);
-        for from in senders {
-            let name = from.map_or("outside".into(), |from| format!("loop {from}"));
-            write!(f, "\n{name:>8} ")?;
-            for to in 0..self.loops.len() {
-                write!(f, "{:>12}", self.wakes(from, to))?;
-            }
-        }
-        Ok(())
+        let mut brief = self.table("woken");
+        brief.counts("by itself", self.column(LoopMetrics::local_wakes));
+        brief.counts("by other loops", self.column(LoopMetrics::remote_wakes));
+        self.woken_from_outside(&mut brief);
+        brief
+    }
+
+    fn woken_from_outside(&self, table: &mut Table) {
+        table.counts("from outside", self.column(LoopMetrics::outside_wakes));
+        table.counts("wake-up calls", self.column(LoopMetrics::wakeup_calls));
     }
 }
+
+/// Tables for people: a row for each loop and one for the total, without columns of zeros, 80 columns wide at
+/// most. The format may change; programs call the methods.
+impl fmt::Display for GroupMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = [self.work(), self.tasks(), self.woken()];
+        let mut shown = tables.iter().filter(|table| !table.is_empty());
+        match shown.next() {
+            Some(first) => write!(f, "{first}")?,
+            None => {
+                let loops = counted(self.loops.len() as u64, "loop");
+                return write!(f, "{loops}: nothing yet");
+            }
+        }
+        shown.try_for_each(|table| write!(f, "\n\n{table}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -174,6 +174,100 @@ impl Interval {
         Poll::Ready(tick)
     }
 
+    /// Drops a tick that is due, and ticks one period from now; later ticks follow on this new grid.
+    ///
+    /// A task that waits for the next tick is woken at the new instant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::{interval, sleep}};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// TestLoop::new().block_on(async move {
+    ///     let mut heartbeat = interval(second * 10);
+    ///     let start = heartbeat.tick().await;
+    ///     sleep(second * 7).await; // then there is traffic:
+    ///     heartbeat.reset();
+    ///     assert_eq!(heartbeat.tick().await - start, second * 17);
+    ///     assert_eq!(heartbeat.tick().await - start, second * 27);
+    /// });
+    /// ```
+    pub fn reset(&mut self) {
+        self.sleep.reset_after(self.period);
+    }
+
+    /// Ticks now, and then once per period from here on: [`reset`](Interval::reset) without the first wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::{interval, sleep}};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// TestLoop::new().block_on(async move {
+    ///     let mut refresh = interval(second * 10);
+    ///     let start = refresh.tick().await;
+    ///     sleep(second * 7).await; // then something has changed:
+    ///     refresh.reset_immediately();
+    ///     assert_eq!(refresh.tick().await - start, second * 7);
+    ///     assert_eq!(refresh.tick().await - start, second * 17);
+    /// });
+    /// ```
+    pub fn reset_immediately(&mut self) {
+        self.sleep.reset_after(Duration::ZERO);
+    }
+
+    /// Ticks `delay` from now, and then once per period: [`reset`](Interval::reset) with another first wait.
+    ///
+    /// [`Duration::MAX`], like any time beyond the range of the clock, means never: the interval is then
+    /// stopped, and ticks again for a task that polls it after the next reset.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::interval};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// TestLoop::new().block_on(async move {
+    ///     let mut retries = interval(second * 10);
+    ///     let start = retries.tick().await;
+    ///     retries.reset_after(second * 60); // the server asked for a pause
+    ///     assert_eq!(retries.tick().await - start, second * 60);
+    ///     assert_eq!(retries.tick().await - start, second * 70);
+    /// });
+    /// ```
+    pub fn reset_after(&mut self, delay: Duration) {
+        self.sleep.reset_after(delay);
+    }
+
+    /// Ticks at `deadline`, and then once per period from that instant on.
+    ///
+    /// An instant in the past is due at once; how the ticks since then are made up for is up to the
+    /// [`MissedTick`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::{interval, now}};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// TestLoop::new().block_on(async move {
+    ///     let mut ticks = interval(second);
+    ///     let later = now() + second * 30;
+    ///     ticks.reset_at(later); // also before the first tick
+    ///     assert_eq!(ticks.tick().await, later);
+    ///     assert_eq!(ticks.tick().await, later + second);
+    /// });
+    /// ```
+    pub fn reset_at(&mut self, deadline: Instant) {
+        self.sleep.reset(deadline);
+    }
+
     /// Returns the time between two ticks.
     pub fn period(&self) -> Duration {
         self.period

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::event_loop::budget;
 use crate::sync;
-use crate::time::here::{at, clock_here, here};
+use crate::time::here::{at, clock_here, here, now};
 use crate::time::moment::Moment;
 use crate::time::queue::TimerKey;
 use crate::time::timers::{Armed, Away, HomeId, TimerKind, Timers};
@@ -126,6 +126,32 @@ impl Sleep {
         }
     }
 
+    /// Returns whether its instant has passed, on the clock that [`now`](crate::time::now) reads: polled
+    /// there, it is ready.
+    ///
+    /// It need not be polled for that, and is not elapsed any more after a [`reset`](Sleep::reset) to a later
+    /// instant.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestLoop, time::{now, sleep}};
+    /// use std::time::Duration;
+    ///
+    /// TestLoop::new().block_on(async {
+    ///     let mut idle = sleep(Duration::from_secs(60));
+    ///     sleep(Duration::from_secs(59)).await;
+    ///     assert!(!idle.is_elapsed());
+    ///     sleep(Duration::from_secs(1)).await;
+    ///     assert!(idle.is_elapsed()); // although it was never polled
+    ///     idle.reset(now() + Duration::from_secs(60));
+    ///     assert!(!idle.is_elapsed());
+    /// });
+    /// ```
+    pub fn is_elapsed(&self) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now())
+    }
+
     /// Changes the instant that it waits for, even if it has been ready before.
     ///
     /// A task that already waits for it is woken at the new instant, without polling it again. (If it
@@ -163,6 +189,15 @@ impl Sleep {
                 home.notify(key, Away::Reset);
             }
             None => self.disarm(),
+        }
+    }
+
+    /// Like [`Sleep::reset_to`], `duration` from now.
+    pub(super) fn reset_after(&mut self, duration: Duration) {
+        match Moment::after(duration) {
+            // Beside a test loop, and not polled yet: the clock that polls it decides, as for a new one.
+            moment @ Moment::Unresolved(_) if self.armed.is_none() => self.moment = moment,
+            moment => self.reset_to(moment.on(&clock_here())),
         }
     }
 

@@ -63,6 +63,8 @@ fn a_megabyte_and_the_end_go_through_every_kind_of_stream() {
         let (one, other) = UnixStream::pair()?;
         through(&one, &other).await?;
         let (one, other) = UnixStream::pair()?;
+        through(one, other).await?;
+        let (one, other) = loopgroup::io::duplex(4096);
         through(one, other).await
     });
 }

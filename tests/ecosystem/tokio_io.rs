@@ -131,3 +131,33 @@ fn a_read_that_waits_when_its_loop_ends_gets_an_error() {
         );
     });
 }
+
+#[test]
+fn a_stream_in_memory_has_the_traits_of_tokio_too() {
+    on_a_loop(|| async {
+        let (one, other) = loopgroup::io::duplex(512);
+        both_ways_in_parts(one, other).await;
+        Ok(())
+    });
+}
+
+/// As [`both_ways`], for streams that hold less than is sent.
+async fn both_ways_in_parts<S: AsyncRead + AsyncWrite + Unpin>(one: S, other: S) {
+    let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
+    let (mut reader, mut writer) = tokio::io::split(one);
+    let (mut from, mut to) = tokio::io::split(other);
+    let there = async {
+        writer.write_all(&bytes).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let back = async {
+        let mut back = Vec::new();
+        reader.read_to_end(&mut back).await.unwrap();
+        assert!(back == bytes, "what came back is not what was sent");
+    };
+    let echo = async {
+        assert_eq!(tokio::io::copy(&mut from, &mut to).await.unwrap(), 100_000);
+        to.shutdown().await.unwrap();
+    };
+    futures::join!(there, back, echo);
+}

@@ -255,6 +255,41 @@ fn a_loop_that_cannot_be_made_is_named_and_the_ones_before_it_are_closed() {
     );
 }
 
+#[test]
+fn a_default_group_is_that_of_a_default_builder() {
+    within(|| {
+        #[derive(Default)]
+        struct App {
+            group: EventLoopGroup,
+            builder: Builder,
+        }
+        let App { group, builder } = App::default();
+        let cores = thread::available_parallelism().unwrap().get();
+        assert_eq!(group.len(), cores);
+        assert_eq!(format!("{builder:?}"), format!("{:?}", self::builder()));
+        assert_eq!(builder.build().unwrap().len(), cores);
+        assert_eq!(block_on(group.spawn(async { 7 })).unwrap(), 7);
+    });
+}
+
+#[test]
+fn a_default_group_that_cannot_be_made_says_what_to_do_instead() {
+    alone(
+        "a_default_group_that_cannot_be_made_says_what_to_do_instead",
+        || {
+            let limit = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 1024,
+            };
+            // SAFETY: the pointer is to a live rlimit for the whole call.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+            let text = util::panic_of(EventLoopGroup::default);
+            assert!(text.contains("could not create loop 0"), "{text}");
+            assert!(text.contains("use EventLoopGroup::new"), "{text}");
+        },
+    );
+}
+
 /// Always the last loop, so that it shows whether it was asked.
 struct Last;
 

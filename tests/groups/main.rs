@@ -7,6 +7,7 @@ mod executor_group;
 mod metrics;
 mod pinning;
 mod threads;
+mod unwinding;
 
 #[path = "../util/mod.rs"]
 mod util;

@@ -122,10 +122,16 @@ fn the_matrix_says_who_woke_whom() {
         let home = &metrics.loops()[0];
         assert_eq!((home.remote_wakes(), home.outside_wakes()), (7, 5));
         let text = metrics.to_string();
-        assert!(
-            text.contains("wakes to") && text.contains("outside"),
-            "{text}"
-        );
+        let woken = text.split("\n\n").last().unwrap();
+        let headings = ["woken", "by loop 1", "from outside", "wake-up calls"];
+        let words: Vec<_> = woken.lines().next().unwrap().split("  ").collect();
+        let words = words
+            .iter()
+            .map(|word| word.trim())
+            .filter(|word| !word.is_empty());
+        assert!(words.eq(headings), "{text}");
+        let row: Vec<_> = woken.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row[..3], ["0", "7", "5"], "{text}");
     });
 }
 
@@ -205,5 +211,7 @@ fn a_group_that_never_ran_has_nothing_to_show() {
             assert_eq!((one.polls(), one.parks(), one.accepted()), (0, 0, 0));
         }
         assert_eq!(metrics.wakes(Some(0), 1), 0);
+        assert_eq!(metrics.to_string(), "2 loops: nothing yet");
+        assert_eq!(metrics.loops()[1].to_string(), "loop 1: nothing yet");
     });
 }

@@ -2,8 +2,10 @@
 
 mod adversity;
 mod bad_input;
+mod copy;
 mod crowds;
 mod datagrams;
+mod duplex;
 mod guide_promises;
 mod io_regressions;
 mod registered;

@@ -1,13 +1,18 @@
 //! Signals: heard from the call on, by everybody who listens. Each test is a process of its own.
 
+use std::io::ErrorKind;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::{Either, select};
+use loopgroup::signal::SignalKind;
 use loopgroup::{CloseChannels, EventLoopGroup, block_on, shutdown_requested, signal};
 
-use crate::util::{alone, entries, poll_once};
+use crate::util::{Waiting, alone, entries, poll_once};
 
 /// Sends this process a signal and returns when it is delivered or on its way.
 fn send(name: &str) {
@@ -183,5 +188,149 @@ fn a_waker_that_panics_does_not_make_others_deaf() {
             block_on(&mut heard).unwrap();
             sender.join().unwrap();
         }
+    });
+}
+
+#[test]
+fn any_signal_is_a_stream_and_each_of_its_listeners_sees_it() {
+    alone(
+        "any_signal_is_a_stream_and_each_of_its_listeners_sees_it",
+        || {
+            let group = EventLoopGroup::new(2).unwrap();
+            let kinds = [
+                SignalKind::HANGUP,
+                SignalKind::USER_DEFINED1,
+                SignalKind::USER_DEFINED2,
+                SignalKind::WINDOW_CHANGE,
+                SignalKind::ALARM,
+                SignalKind::QUIT,
+                SignalKind::CHILD,
+                SignalKind::PIPE,
+                SignalKind::from(libc::SIGTSTP),
+            ];
+            for kind in kinds {
+                let mut other = signal::on(if kind == SignalKind::HANGUP {
+                    SignalKind::QUIT
+                } else {
+                    SignalKind::HANGUP
+                })
+                .unwrap();
+                let [mut first, mut second, mut third] =
+                    [(); 3].map(|()| signal::on(kind.as_raw()).unwrap());
+                assert_eq!((first.kind(), i32::from(kind)), (kind, kind.as_raw()));
+                for _ in 0..10 {
+                    let on_a_loop = group.spawn(async move {
+                        second.next().await.unwrap();
+                        second
+                    });
+                    raise(kind.as_raw());
+                    block_on(first.recv());
+                    assert_eq!(group.block_on(third.next()), Some(()));
+                    second = block_on(on_a_loop).unwrap();
+                    assert!(poll_once(&mut first.next()).is_pending());
+                }
+                assert!(poll_once(&mut other.next()).is_pending(), "not its signal");
+            }
+        },
+    );
+}
+
+#[test]
+fn signals_before_a_poll_are_one_item_and_a_cancelled_wait_loses_none() {
+    alone(
+        "signals_before_a_poll_are_one_item_and_a_cancelled_wait_loses_none",
+        || {
+            let mut heard = signal::on(SignalKind::USER_DEFINED1).unwrap();
+            for _ in 0..100 {
+                raise(libc::SIGUSR1);
+            }
+            assert_eq!(poll_once(&mut heard.next()), Poll::Ready(Some(())));
+            assert!(poll_once(&mut heard.next()).is_pending(), "it was all");
+            for _ in 0..10 {
+                let waiting = Waiting::new(heard.recv());
+                raise(libc::SIGUSR1);
+                drop(waiting); // before it is polled again
+                assert_eq!(poll_once(&mut heard.next()), Poll::Ready(Some(())));
+                assert!(poll_once(&mut heard.next()).is_pending());
+            }
+            // From before its creation, and for others.
+            raise(libc::SIGUSR1);
+            let mut late = signal::on(SignalKind::USER_DEFINED1).unwrap();
+            assert!(poll_once(&mut late.next()).is_pending());
+            assert_eq!(poll_once(&mut heard.next()), Poll::Ready(Some(())));
+        },
+    );
+}
+
+#[test]
+fn listeners_that_are_dropped_while_a_signal_arrives_disturb_no_other() {
+    alone(
+        "listeners_that_are_dropped_while_a_signal_arrives_disturb_no_other",
+        || {
+            let group = EventLoopGroup::new(2).unwrap();
+            let over = Arc::new(AtomicBool::new(false));
+            let comers: Vec<_> = (0..2)
+                .map(|_| {
+                    let over = Arc::clone(&over);
+                    group.spawn(async move {
+                        let mut count = 0_u32;
+                        while !over.load(Ordering::SeqCst) {
+                            let mut short = signal::on(SignalKind::USER_DEFINED2).unwrap();
+                            let _ = poll_once(&mut short.next());
+                            drop(short);
+                            count += 1;
+                            loopgroup::yield_now().await;
+                        }
+                        count
+                    })
+                })
+                .collect();
+            let mut heard = signal::on(SignalKind::USER_DEFINED2).unwrap();
+            for _ in 0..1_000 {
+                let sender = std::thread::spawn(|| raise(libc::SIGUSR2));
+                block_on(heard.recv());
+                sender.join().unwrap();
+            }
+            over.store(true, Ordering::SeqCst);
+            for comer in comers {
+                assert!(block_on(comer).unwrap() > 0);
+            }
+            // Nobody listens any more: the signal has no effect.
+            drop(heard);
+            raise(libc::SIGUSR2);
+        },
+    );
+}
+
+#[test]
+fn a_signal_that_cannot_be_handled_is_refused_by_name() {
+    alone("a_signal_that_cannot_be_handled_is_refused_by_name", || {
+        let before = (entries("/proc/self/fd"), entries("/proc/self/task"));
+        for (signal, name) in [
+            (libc::SIGKILL, "SIGKILL"),
+            (libc::SIGSTOP, "SIGSTOP"),
+            (libc::SIGSEGV, "SIGSEGV"),
+            (libc::SIGBUS, "SIGBUS"),
+            (libc::SIGFPE, "SIGFPE"),
+            (libc::SIGILL, "SIGILL"),
+            (0, "signal 0"),
+            (-1, "signal -1"),
+        ] {
+            let error = signal::on(signal).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            assert!(error.to_string().contains(name), "{error}");
+        }
+        let after = (entries("/proc/self/fd"), entries("/proc/self/task"));
+        assert_eq!(before, after, "a refusal needs neither");
+        for signal in [32, 65, 1_000, i32::MAX] {
+            let error = signal::on(signal).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            assert!(error.to_string().contains(&signal.to_string()), "{error}");
+        }
+        // And the others still work.
+        let mut heard = signal::on(SignalKind::HANGUP).unwrap();
+        assert_eq!(format!("{heard:?}"), "Signals(SignalKind(SIGHUP))");
+        raise(libc::SIGHUP);
+        block_on(heard.recv());
     });
 }

@@ -597,6 +597,113 @@ fn a_delayed_interval_ticks_a_period_after_a_tick_that_was_late_by_less_than_one
 }
 
 #[test]
+fn a_reset_drops_a_tick_that_is_due_and_begins_a_new_grid() {
+    type Reset = fn(&mut Interval);
+    let resets: [(&str, Reset, [u128; 3]); 5] = [
+        ("reset", Interval::reset, [35, 45, 55]),
+        ("immediately", Interval::reset_immediately, [25, 35, 45]),
+        ("after", |ticks| ticks.reset_after(ms(3)), [28, 38, 48]),
+        ("at", |ticks| ticks.reset_at(now() + ms(7)), [32, 42, 52]),
+        ("past", |ticks| ticks.reset_at(now() - ms(12)), [13, 23, 33]),
+    ];
+    for (name, reset, expected) in resets {
+        for polled in [false, true] {
+            let mut test = TestLoop::new();
+            let start = test.now();
+            let seen = test.block_on(async move {
+                let mut ticks = interval(ms(10));
+                ticks.tick().await;
+                if polled {
+                    assert!(futures::poll!(ticks.next()).is_pending()); // armed
+                }
+                sleep(ms(25)).await; // the tick of 10 ms is due, and fired if it was armed
+                reset(&mut ticks);
+                let mut seen = Vec::new();
+                for _ in 0..3 {
+                    seen.push((ticks.tick().await - start).as_millis());
+                    assert!(now() >= start + ms(*seen.last().unwrap() as u64), "early");
+                }
+                seen
+            });
+            assert_eq!(seen, expected, "{name}, polled: {polled}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_moves_a_tick_that_is_waited_for_without_another_poll() {
+    let mut test = TestLoop::new();
+    let start = test.now();
+    let ticks = Arc::new(Mutex::new(interval_at(start + ms(10), ms(10))));
+    let (tx, rx) = mpsc::channel();
+    let waited_for = Arc::clone(&ticks);
+    drop(test.spawn(async move {
+        let tick = std::future::poll_fn(|cx| waited_for.lock().unwrap().poll_tick(cx));
+        tx.send(tick.await - start).unwrap();
+    }));
+    test.advance(ms(9));
+    ticks.lock().unwrap().reset();
+    test.advance(ms(9));
+    assert!(rx.try_recv().is_err(), "it is moved to 19 ms");
+    ticks.lock().unwrap().reset_after(Duration::MAX);
+    test.advance(ms(1000));
+    assert!(rx.try_recv().is_err(), "and then to no time at all");
+    ticks.lock().unwrap().reset_immediately();
+    let seen = test.block_on(async {
+        sleep(ms(1)).await;
+        std::future::poll_fn(|cx| ticks.lock().unwrap().poll_tick(cx)).await - start
+    });
+    assert_eq!(seen, ms(1018), "it is stopped no longer");
+}
+
+#[test]
+fn a_reset_beside_a_test_loop_counts_on_the_clock_that_polls() {
+    within(|| {
+        let mut test = TestLoop::new();
+        test.advance(Duration::from_secs(3600));
+        // One for a real loop, one for the test loop; both are reset here.
+        let [mut real, mut virtual_one] = [(); 2].map(|()| interval(ms(1)));
+        real.reset();
+        virtual_one.reset();
+        let group = EventLoopGroup::new(1).unwrap();
+        let start = Instant::now();
+        let tick = block_on(group.spawn(async move { real.tick().await })).unwrap();
+        assert!(tick <= start + ms(1) && Instant::now() >= tick);
+        let tick = test.block_on(async { virtual_one.tick().await });
+        assert_eq!(tick, test.now());
+        assert_eq!(test.elapsed(), Duration::from_secs(3600) + ms(1));
+    });
+}
+
+#[test]
+fn a_sleep_is_elapsed_from_its_deadline_on_polled_or_not() {
+    let mut test = TestLoop::new();
+    let start = test.now();
+    let beside = sleep(ms(10));
+    test.block_on(async move {
+        let never_polled = sleep(ms(10));
+        let mut polled = sleep(ms(10));
+        assert!(futures::poll!(&mut polled).is_pending());
+        sleep_until(start + ms(9)).await;
+        assert!(
+            ![&beside, &never_polled, &polled]
+                .map(Sleep::is_elapsed)
+                .contains(&true)
+        );
+        sleep_until(start + ms(10)).await;
+        assert_eq!(
+            [&beside, &never_polled, &polled].map(Sleep::is_elapsed),
+            [true; 3]
+        );
+        assert!(futures::poll!(&mut polled).is_ready());
+        assert!(polled.is_elapsed(), "also once it was ready");
+        polled.reset(start + ms(11));
+        assert!(!polled.is_elapsed());
+        assert!(!sleep(Duration::MAX).is_elapsed());
+    });
+}
+
+#[test]
 #[should_panic(expected = "period of an interval must be above zero")]
 fn an_interval_of_zero_is_refused() {
     let _ = interval(Duration::ZERO);

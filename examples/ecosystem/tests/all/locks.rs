@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use loopgroup::{EventLoop, EventLoopGroup};
 use tokio::sync::{Barrier, Notify, Semaphore, broadcast, oneshot, watch};
@@ -102,5 +103,77 @@ fn notify_oneshot_watch_and_broadcast_of_tokio_cross_loops() {
             }
         });
         assert_eq!(heard, [15, 15]);
+    });
+}
+
+#[test]
+fn locks_of_async_lock_count_right() {
+    within(|| {
+        let mutex = Arc::new(async_lock::Mutex::new(0));
+        let lock = Arc::new(async_lock::RwLock::new(0));
+        let semaphore = Arc::new(async_lock::Semaphore::new(1));
+        on_two_loops(|_| {
+            let (mutex, lock) = (Arc::clone(&mutex), Arc::clone(&lock));
+            let semaphore = Arc::clone(&semaphore);
+            async move {
+                for _ in 0..500 {
+                    let mut count = mutex.lock().await;
+                    loopgroup::yield_now().await; // held over an await: the other one has to wait
+                    *count += 1;
+                    drop(count);
+                    let permit = semaphore.acquire().await;
+                    let before = *lock.read().await;
+                    loopgroup::yield_now().await;
+                    *lock.write().await = before + 1;
+                    drop(permit);
+                }
+            }
+        });
+        let count = *mutex.try_lock().unwrap();
+        assert_eq!((count, *lock.try_read().unwrap()), (1000, 1000));
+    });
+}
+
+#[test]
+fn a_read_write_lock_and_a_cell_of_tokio_cross_loops() {
+    within(|| {
+        let lock = Arc::new(tokio::sync::RwLock::new(0));
+        let cell = Arc::new(tokio::sync::OnceCell::new());
+        let made = Arc::new(AtomicU32::new(0));
+        on_two_loops(|_| {
+            let (lock, cell, made) = (Arc::clone(&lock), Arc::clone(&cell), Arc::clone(&made));
+            async move {
+                for _ in 0..500 {
+                    let mut count = lock.write().await;
+                    loopgroup::yield_now().await;
+                    *count += 1;
+                    drop(count);
+                    assert!(*lock.read().await > 0);
+                }
+                let make = || async {
+                    loopgroup::yield_now().await;
+                    made.fetch_add(1, SeqCst)
+                };
+                assert_eq!(cell.get_or_init(make).await, &0);
+            }
+        });
+        assert_eq!((*lock.try_read().unwrap(), made.load(SeqCst)), (1000, 1));
+    });
+}
+
+#[test]
+fn a_mutex_of_std_that_is_held_briefly_counts_right() {
+    within(|| {
+        let count = Arc::new(std::sync::Mutex::new(0));
+        on_two_loops(|_| {
+            let count = Arc::clone(&count);
+            async move {
+                for _ in 0..1000 {
+                    *count.lock().unwrap() += 1; // released before the await
+                    loopgroup::yield_now().await;
+                }
+            }
+        });
+        assert_eq!(*count.lock().unwrap(), 2000);
     });
 }
