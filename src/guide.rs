@@ -4,21 +4,23 @@
 //!
 //! | page | topics |
 //! |---|---|
-//! | [`model`] | groups, loops, tasks and their home loops; a turn; guarantees |
-//! | [`first_server`] | from `cargo new` to a chat server with a clean shutdown |
-//! | [`topologies`] | how many groups and loops to use, and for what |
-//! | [`sockets`] | all operations of sockets |
-//! | [`settings`] | all settings of a group |
-//! | [`shutdown`] | graceful, drain, now; the order of events; the report; recipes |
-//! | [`cancel_safety`] | what dropping, aborting and cancelling do, for every async function |
-//! | [`channels`] | other crates' channels and locks between loops, and what they cost |
-//! | [`testing`] | virtual time, and reproducible orders of events |
-//! | [`running_it`] | `main`, threads, pinning, metrics, logs, limits |
-//! | [`from_netty`] | names, code side by side, differences |
-//! | [`from_tokio`] | names, code side by side, differences |
-//! | [`when_not_to_use_it`] | what other crates do better |
+//! | [The model](model) | groups, loops, tasks and their home loops; a turn; what is promised |
+//! | [A first server](first_server) | from `cargo new` to a chat with idle timeouts and a clean shutdown |
+//! | [Topologies](topologies) | how many groups and loops to use, and for what |
+//! | [Sockets](sockets) | everything that a socket can do, and the rules |
+//! | [Settings](settings) | every setting of a group |
+//! | [Shutdown](shutdown) | graceful, drain, now; the order of events; the report; recipes |
+//! | [Cancel safety](cancel_safety) | what dropping, aborting and cancelling do, for every async function |
+//! | [Channels and locks](channels) | those of other crates between loops, and what they cost |
+//! | [Other crates](other_crates) | hyper, axum, TLS, WebSockets, and crates that need tokio's runtime |
+//! | [Testing](testing) | virtual time, and reproducible orders of events |
+//! | [Running it](running_it) | `main`, threads, pinning, metrics, logs, limits |
+//! | [From Netty](from_netty) | names, code side by side, differences |
+//! | [From tokio](from_tokio) | names, code side by side, differences |
+//! | [When not to use it](when_not_to_use_it) | what other runtimes do better |
 //!
-//! This module contains only text; every example in it is compiled and run with the tests. A first one:
+//! This module contains only text. Its Rust examples are compiled with the tests, and most of them are run. A
+//! first one:
 //!
 //! ```
 //! fn main() -> std::io::Result<()> {
@@ -40,10 +42,19 @@ macro_rules! page {
         #[doc = $line]
         ///
         /// [a first server]: crate::guide::first_server
+        /// [all pages]: crate::guide
+        /// [cancel safe]: crate::guide::cancel_safety
+        /// [cancel safety]: crate::guide::cancel_safety
         /// [channels]: crate::guide::channels
+        /// [from Netty]: crate::guide::from_netty
+        /// [from tokio]: crate::guide::from_tokio
+        /// [other crates]: crate::guide::other_crates
         /// [running it]: crate::guide::running_it
+        /// [settings]: crate::guide::settings
         /// [shutdown]: crate::guide::shutdown
+        /// [sockets]: crate::guide::sockets
         /// [testing]: crate::guide::testing
+        /// [the model]: crate::guide::model
         /// [topologies]: crate::guide::topologies
         /// [when not to use it]: crate::guide::when_not_to_use_it
         ///
@@ -68,7 +79,7 @@ page!(
 page!(
     first_server,
     "first_server.md",
-    "From `cargo new` to a chat server with a clean shutdown.",
+    "From `cargo new` to a chat with idle timeouts and a clean shutdown.",
     "[`Server`](crate::net::Server), [`ServerHandle`](crate::net::ServerHandle), \
      [`TcpStream`](crate::net::TcpStream), [`EventLoop::bind`](crate::EventLoop::bind), \
      [`shutdown_requested`](crate::shutdown_requested), \
@@ -88,7 +99,7 @@ page!(
 page!(
     sockets,
     "sockets.md",
-    "All operations of sockets.",
+    "Everything that a socket can do, and the rules.",
     "[`net`](crate::net), [`TcpListener`](crate::net::TcpListener), [`TcpStream`](crate::net::TcpStream), \
      [`UnixStream`](crate::net::UnixStream), [`UdpSocket`](crate::net::UdpSocket), \
      [`UnixDatagram`](crate::net::UnixDatagram), [`Registered`](crate::io::Registered)"
@@ -96,7 +107,7 @@ page!(
 page!(
     settings,
     "settings.md",
-    "All settings of a group.",
+    "Every setting of a group.",
     "[`Builder`](crate::Builder), [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), \
      [`RejectVerdict`](crate::RejectVerdict), [`WaitStrategy`](crate::WaitStrategy), \
      [`CloseChannels`](crate::CloseChannels), [`LoopThread`](crate::LoopThread), \
@@ -127,6 +138,13 @@ page!(
     "[`LoopBound`](crate::LoopBound), [`EventLoopGroup::metrics`](crate::EventLoopGroup::metrics), \
      [`GroupMetrics::wakes`](crate::GroupMetrics::wakes), [`WaitStrategy`](crate::WaitStrategy), \
      [`Builder::max_pending_tasks`](crate::Builder::max_pending_tasks)"
+);
+page!(
+    other_crates,
+    "other_crates.md",
+    "hyper, axum, TLS, WebSockets, and crates that need tokio's runtime.",
+    "[`compat`](crate::compat), [`Builder::on_thread_start`](crate::Builder::on_thread_start), \
+     [`Registered`](crate::io::Registered)"
 );
 page!(
     testing,

@@ -1,9 +1,9 @@
 //! Event loop groups for async Rust, after Netty and SwiftNIO.
 //!
-//! A **group** owns N **loops**. A loop is one thread that runs tasks and waits in one selector. A
-//! task that starts on a loop stays on that loop for its whole life: every wake queues it there, and
-//! every poll and its drop happen there. So there is no work stealing, handlers need no locks among
-//! themselves, and futures need not be `Send`.
+//! A **group** owns N **loops**. A loop is one thread that runs tasks and waits in one selector (epoll or
+//! kqueue). A task that starts on a loop stays on that loop for its whole life: every wake queues it
+//! there, and every poll and its drop happen there. So there is no work stealing, handlers on one loop
+//! need no locks among themselves, and futures need not be `Send`.
 //!
 //! ```text
 //!            EventLoopGroup ── next(): round-robin, least loaded, custom
@@ -51,53 +51,71 @@
 //! values that are not `Send`. A step-by-step version is in [`guide::first_server`].
 //!
 //! ```no_run
-//! use loopgroup::{EventLoopGroup, net::Server};
-//! use std::{cell::Cell, rc::Rc, time::Duration};
+//! use futures::{future::select, io::copy};
+//! use loopgroup::{EventLoopGroup, net::Server, shutdown_requested, signal};
+//! use std::{rc::Rc, time::Duration};
 //!
 //! fn main() -> std::io::Result<()> {
 //!     let group = EventLoopGroup::builder().build()?; // a loop per core
 //!     let server = Server::new("127.0.0.1:7777")?
 //!         .workers(&group)
 //!         .serve(|stream, peer| async move {
-//!             let bytes = Rc::new(Cell::new(0)); // no lock, no Arc: this task never leaves its loop
-//!             bytes.set(futures::io::copy(&stream, &mut &stream).await.unwrap_or(0));
-//!             println!("{peer}: {} bytes echoed", bytes.get());
+//!             let name: Rc<str> = peer.to_string().into(); // this task never leaves its loop
+//!             // Echoes until the client closes the connection or the server shuts down.
+//!             select(copy(&stream, &mut &stream), shutdown_requested()).await;
+//!             println!("{name} has left");
 //!         })?;
 //!     println!("listening on {}", server.local_addr());
-//!     group.block_on(loopgroup::signal::shutdown())?; // Ctrl-C or SIGTERM; feature "signal"
-//!     println!("{}", group.drain(Duration::from_secs(5)).wait());
+//!     group.block_on(signal::shutdown())?; // Ctrl-C or SIGTERM; feature "signal"
+//!     println!("{}", group.drain(Duration::from_secs(5)).wait()); // waits for the handlers
 //!     Ok(())
 //! }
 //! ```
 //!
+//! # Feature flags
+//!
+//! None is on by default. The traits of `futures` are always implemented.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `signal` | the module `signal`: Ctrl-C and SIGTERM as futures |
+//! | `tokio-io` | tokio's `AsyncRead` and `AsyncWrite` on streams: tokio-rustls, h2, tokio-util, ... |
+//! | `hyper` | hyper's traits on streams, executors, a timer: hyper, axum; see [`compat`] |
+//! | `tracing` | events for loops, panics, rejections, slow polls and the phases of a shutdown |
+//! | `affinity` | `Builder::pin_cores`: a core for each loop (Linux) |
+//! | `peer-cred` | `UnixStream::peer_cred`: the process at the other end (Linux) |
+//!
+//! The minimum Rust version is 1.85. The crate supports Unix, and is tested on Linux.
+//!
 //! # The guide
 //!
-//! | page | topic |
+//! | page | topics |
 //! |---|---|
-//! | [`guide::model`] | groups, loops, tasks and their home loops; a turn; the guarantees |
-//! | [`guide::first_server`] | from `cargo new` to a chat server with a graceful shutdown |
-//! | [`guide::topologies`] | which loops to have, and what each of them does |
-//! | [`guide::sockets`] | everything that a socket can do |
-//! | [`guide::settings`] | every setting of a group |
-//! | [`guide::shutdown`] | graceful, drain, now; the order of events; the report; recipes |
-//! | [`guide::cancel_safety`] | what dropping, aborting and cancelling do, for every async function |
-//! | [`guide::channels`] | channels and locks of other crates between loops |
-//! | [`guide::testing`] | virtual time, and reproducible orders of events |
-//! | [`guide::running_it`] | `main`, threads, pinning, metrics, logs, limits |
-//! | [`guide::from_netty`], [`guide::from_tokio`] | names, code side by side, differences |
-//! | [`guide::when_not_to_use_it`] | what other runtimes do better |
+//! | [The model](guide::model) | groups, loops, tasks and their home loops; a turn; what is promised |
+//! | [A first server](guide::first_server) | from `cargo new` to a chat with a clean shutdown |
+//! | [Topologies](guide::topologies) | how many groups and loops to use, and for what |
+//! | [Sockets](guide::sockets) | everything that a socket can do, and the rules |
+//! | [Settings](guide::settings) | every setting of a group |
+//! | [Shutdown](guide::shutdown) | graceful, drain, now; the order of events; the report; recipes |
+//! | [Cancel safety](guide::cancel_safety) | what dropping, aborting and cancelling do, for every async function |
+//! | [Channels and locks](guide::channels) | those of other crates between loops, and what they cost |
+//! | [Other crates](guide::other_crates) | hyper, axum, TLS, WebSockets, and crates that need tokio's runtime |
+//! | [Testing](guide::testing) | virtual time, and reproducible orders of events |
+//! | [Running it](guide::running_it) | `main`, threads, pinning, metrics, logs, limits |
+//! | [From Netty](guide::from_netty), [from tokio](guide::from_tokio) | names, code side by side, differences |
+//! | [When not to use it](guide::when_not_to_use_it) | what other runtimes do better |
 //!
 //! # Guarantees
 //!
-//! - **Affinity.** A future is polled and dropped on its home loop only, whatever races.
-//! - **Accounting.** Every submission is accepted or refused; a refused value is returned or its
-//!   handle reports the refusal. Every accepted task completes, panics or is cancelled; its handle
+//! - **Affinity.** A future is polled and dropped on its home loop only, under every race.
+//! - **Accounting.** Every submission is accepted or rejected; a rejected value is handed back or its
+//!   handle reports the rejection. Every accepted task completes, panics or is cancelled; its handle
 //!   resolves; the [`TerminationReport`] has the counts, and they add up.
-//! - **A shutdown that ends.** The timeout holds even if tasks keep waking themselves (but not against
+//! - **Bounded shutdown.** The timeout holds even if tasks keep waking themselves (but not against
 //!   a poll that never returns).
 //! - **Contained panics.** A panic in a task, destructor, closure, hook, chooser or waker ends no loop
 //!   (unless the program is built with `panic = "abort"`).
-//! - **No unsafe code.** The crate forbids it.
+//! - **No unsafe code** in this crate: it is forbidden.
 //!
 //! # Where things are
 //!
