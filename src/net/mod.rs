@@ -35,29 +35,14 @@
 //!
 //! Available on Unix only, where it is tested.
 
-/// Implements `AsFd` and `AsRawFd`, for socket options that have no method here.
-macro_rules! descriptors {
-    ($($type:ty),*) => {$(
-        impl std::os::fd::AsFd for $type {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.io.as_fd()
-            }
-        }
-
-        impl std::os::fd::AsRawFd for $type {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                std::os::fd::AsFd::as_fd(self).as_raw_fd()
-            }
-        }
-    )*};
-}
-
 mod addr;
 mod backoff;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 mod credentials;
+mod datagram;
 mod incoming;
 mod server;
+mod socket;
 mod stream;
 mod tcp;
 mod udp;

@@ -45,104 +45,6 @@ pub(super) fn write_vectored(
 macro_rules! stream {
     ($stream:ident, $std:ty, $read_half:ident, $write_half:ident, $partial:expr) => {
         impl $stream {
-            /// Converts a standard library stream and makes it non-blocking; see [an
-            /// example](crate::guide::sockets#homes).
-            ///
-            /// # Errors
-            ///
-            /// Returns an error if it cannot be made non-blocking.
-            pub fn from_std(stream: $std) -> std::io::Result<$stream> {
-                Ok($stream {
-                    io: Registered::new(stream)?,
-                })
-            }
-
-            /// Converts into the standard library's stream, which stays non-blocking.
-            pub fn into_std(self) -> $std {
-                self.io.into_inner()
-            }
-
-            /// Returns the loop that the stream is registered with, if any.
-            pub fn event_loop(&self) -> Option<EventLoop> {
-                self.io.event_loop()
-            }
-
-            /// Moves the stream to another loop.
-            ///
-            /// # Errors
-            ///
-            /// The same as [`Registered::migrate_to`].
-            ///
-            /// # Examples
-            ///
-            /// ```
-            /// use loopgroup::{EventLoopGroup, net::UnixStream};
-            ///
-            /// let group = EventLoopGroup::new(2)?;
-            /// let (mut stream, _other) = UnixStream::pair()?; // a TcpStream does the same
-            /// group.block_on(stream.migrate_to(&group.loops()[1]))?;
-            /// assert_eq!(stream.event_loop().as_ref(), Some(&group.loops()[1]));
-            /// # std::io::Result::Ok(())
-            /// ```
-            pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> std::io::Result<()> {
-                self.io.migrate_to(event_loop).await
-            }
-
-            /// Waits until there is data to read, or the peer has closed the connection.
-            ///
-            /// # Errors
-            ///
-            /// The same as [`Registered::readable`].
-            ///
-            /// # Cancel safety
-            ///
-            /// Cancel safe: nothing is consumed.
-            ///
-            /// # Examples
-            ///
-            /// ```
-            /// use futures::io::AsyncWriteExt;
-            /// use loopgroup::net::UnixStream; // a TcpStream does the same
-            ///
-            /// loopgroup::run(async {
-            ///     let (ours, mut theirs) = UnixStream::pair()?;
-            ///     ours.writable().await?; // the send buffer has room
-            ///     theirs.write_all(b"!").await?;
-            ///     ours.readable().await // there is data
-            /// })??;
-            /// # std::io::Result::Ok(())
-            /// ```
-            pub async fn readable(&self) -> std::io::Result<()> {
-                self.io.readable().await
-            }
-
-            /// Waits until there is room to write, or the peer has closed the connection.
-            ///
-            /// # Errors
-            ///
-            /// The same as [`Registered::readable`].
-            ///
-            /// # Cancel safety
-            ///
-            /// Cancel safe: nothing is consumed.
-            pub async fn writable(&self) -> std::io::Result<()> {
-                self.io.writable().await
-            }
-
-            /// Tries an operation on the standard library's stream; see [`Registered::try_io`], and [an
-            /// example](crate::guide::sockets#look-before-reading).
-            ///
-            /// # Errors
-            ///
-            /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
-            pub fn try_io<R>(
-                &self,
-                interest: Interest,
-                operation: impl FnOnce(&$std) -> std::io::Result<R>,
-            ) -> std::io::Result<R> {
-                self.io.try_io(interest, operation)
-            }
-
             /// Shuts down the read half, the write half, or both.
             ///
             /// # Errors
@@ -165,15 +67,6 @@ macro_rules! stream {
             /// ```
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.io.get_ref().shutdown(how)
-            }
-
-            /// Returns and clears the pending error of the socket (`SO_ERROR`).
-            ///
-            /// # Errors
-            ///
-            /// Returns any error from the operating system.
-            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
-                self.io.get_ref().take_error()
             }
 
             /// Splits the stream into halves for use by different tasks, without a lock.

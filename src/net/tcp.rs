@@ -12,10 +12,10 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
-use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each, try_each_with_limit};
 use crate::net::incoming::Incoming;
+use crate::net::socket::{descriptors, socket};
 use crate::net::stream::{requested, stream, write, write_vectored};
 use crate::reactor::direction::Direction;
 
@@ -204,6 +204,7 @@ pub struct TcpStream {
     io: Registered<std::net::TcpStream>,
 }
 
+socket!(TcpStream, std::net::TcpStream);
 stream!(
     TcpStream,
     std::net::TcpStream,
@@ -451,4 +452,4 @@ fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(seconds.min(MAX_OPTION as u64))
 }
 
-descriptors!(TcpListener, TcpStream);
+descriptors!(TcpListener);

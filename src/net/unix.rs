@@ -16,10 +16,10 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
-use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::io::waiter::Waiter;
 use crate::net::backoff::Backoff;
+use crate::net::socket::{descriptors, socket};
 use crate::net::stream::{requested, stream, write, write_vectored};
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
@@ -53,6 +53,7 @@ pub struct UnixStream {
     io: Registered<net::UnixStream>,
 }
 
+socket!(UnixStream, net::UnixStream);
 stream!(
     UnixStream,
     net::UnixStream,
@@ -436,4 +437,4 @@ pub(super) fn unnamed_address() -> io::Error {
     )
 }
 
-descriptors!(UnixListener, UnixStream);
+descriptors!(UnixListener);

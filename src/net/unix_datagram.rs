@@ -1,14 +1,13 @@
 //! Unix domain datagram sockets.
 
-use std::fmt;
 use std::io;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
-use crate::event_loop::handle::EventLoop;
-use crate::io::interest::Interest;
 use crate::io::registered::Registered;
 use crate::net::backoff::Backoff;
+use crate::net::datagram::datagram;
+use crate::net::socket::socket;
 use crate::net::unix::{cannot_bind, unnamed_address};
 use crate::reactor::direction::Direction;
 
@@ -31,6 +30,9 @@ use crate::reactor::direction::Direction;
 pub struct UnixDatagram {
     io: Registered<net::UnixDatagram>,
 }
+
+socket!(UnixDatagram, net::UnixDatagram);
+datagram!(UnixDatagram, SocketAddr);
 
 impl UnixDatagram {
     /// Binds to `path`, which must not exist yet.
@@ -130,43 +132,6 @@ impl UnixDatagram {
         Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
     }
 
-    /// Converts a standard library socket and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be made non-blocking.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::net::UnixDatagram;
-    ///
-    /// let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::unbound()?)?;
-    /// assert!(socket.event_loop().is_none()); // registered when it first waits
-    /// let back: std::os::unix::net::UnixDatagram = socket.into_std();
-    /// assert!(back.local_addr()?.is_unnamed());
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
-        Ok(UnixDatagram {
-            io: Registered::new(socket)?,
-        })
-    }
-
-    /// Converts into the standard library's socket, which stays non-blocking.
-    pub fn into_std(self) -> net::UnixDatagram {
-        self.io.into_inner()
-    }
-
-    /// Returns the local address that this socket is bound to.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
-    }
-
     /// Connects to the socket at `path`.
     ///
     /// # Errors
@@ -184,21 +149,6 @@ impl UnixDatagram {
     pub fn connect_addr(&self, address: &SocketAddr) -> io::Result<()> {
         require_name(address)?;
         self.io.get_ref().connect_addr(address)
-    }
-
-    /// Sends a datagram to the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the datagram is sent whole or not at all.
-    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.io
-            .io(Direction::Write, |socket| socket.send(buf))
-            .await
     }
 
     /// Sends a datagram to the socket at `path`.
@@ -252,106 +202,6 @@ impl UnixDatagram {
             }
         }
     }
-
-    /// Receives a datagram from the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: no datagram is lost.
-    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.io.io(Direction::Read, |socket| socket.recv(buf)).await
-    }
-
-    /// Receives a datagram and returns the address of its sender.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: no datagram is lost.
-    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.io
-            .io(Direction::Read, |socket| socket.recv_from(buf))
-            .await
-    }
-
-    /// Returns the address of the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system; `NotConnected` if the socket is not connected.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
-    }
-
-    /// Waits until there is a datagram to receive; fails like [`recv`](UnixDatagram::recv).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is consumed.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.io.readable().await
-    }
-
-    /// Waits until the socket has room to send; fails like [`send`](UnixDatagram::send). The queue of the
-    /// receiver may still be full.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is consumed.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.io.writable().await
-    }
-
-    /// Tries an operation on the standard library's socket if that is, or may be, ready for it.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{io::Interest, net::UnixDatagram};
-    ///
-    /// let text = loopgroup::run(async {
-    ///     let (one, other) = UnixDatagram::pair()?;
-    ///     one.send(b"hello").await?;
-    ///     other.readable().await?;
-    ///     let mut buf = [0; 8];
-    ///     let len = other.try_io(Interest::READABLE, |socket| socket.recv(&mut buf))?;
-    ///     std::io::Result::Ok(buf[..len].to_vec())
-    /// })??;
-    /// assert_eq!(text, b"hello");
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn try_io<R>(
-        &self,
-        interest: Interest,
-        operation: impl FnOnce(&net::UnixDatagram) -> io::Result<R>,
-    ) -> io::Result<R> {
-        self.io.try_io(interest, operation)
-    }
-
-    /// Moves the socket to another loop.
-    ///
-    /// # Errors
-    ///
-    /// Fails if that loop cannot be started, has no selector or has ended.
-    pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        self.io.migrate_to(event_loop).await
-    }
-
-    /// Returns the loop that the socket is registered with, if any.
-    pub fn event_loop(&self) -> Option<EventLoop> {
-        self.io.event_loop()
-    }
 }
 
 /// Returns an error for an unnamed address.
@@ -361,13 +211,3 @@ fn require_name(address: &SocketAddr) -> io::Result<()> {
     }
     Ok(())
 }
-
-impl fmt::Debug for UnixDatagram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UnixDatagram")
-            .field(&self.local_addr())
-            .finish()
-    }
-}
-
-descriptors!(UnixDatagram);
