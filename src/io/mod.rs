@@ -27,9 +27,13 @@
 //! ```
 
 pub(crate) mod interest;
+pub(crate) mod ready;
+pub(crate) mod register_error;
 pub(crate) mod registered;
 pub(crate) mod waiter;
 pub(crate) mod watched;
 
 pub use interest::Interest;
+pub use ready::Ready;
+pub use register_error::RegisterError;
 pub use registered::Registered;

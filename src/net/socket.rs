@@ -21,6 +21,20 @@ macro_rules! descriptors {
     )*};
 }
 
+/// Implements `TryFrom`, which is `from_std` for generic code.
+macro_rules! try_from_std {
+    ($socket:ident, $std:ty) => {
+        impl TryFrom<$std> for $socket {
+            type Error = std::io::Error;
+
+            #[doc = concat!("The same as [`from_std`](", stringify!($socket), "::from_std).")]
+            fn try_from(socket: $std) -> std::io::Result<$socket> {
+                $socket::from_std(socket)
+            }
+        }
+    };
+}
+
 /// Defines the methods that every socket over `$std` has, and its descriptor traits.
 macro_rules! socket {
     ($socket:ident, $std:ty) => {
@@ -112,6 +126,37 @@ macro_rules! socket {
                 self.io.writable().await
             }
 
+            /// Waits until the socket is ready for one of the interests at least, and returns what it is
+            /// ready for, of these.
+            ///
+            /// # Errors
+            ///
+            /// The same as [`Registered::readable`](crate::io::Registered::readable).
+            ///
+            /// # Cancel safety
+            ///
+            /// Cancel safe: nothing is consumed.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use loopgroup::{io::Interest, net::UnixStream}; // every socket does the same
+            ///
+            /// loopgroup::run(async {
+            ///     let (ours, _theirs) = UnixStream::pair()?;
+            ///     let ready = ours.ready(Interest::READABLE | Interest::WRITABLE).await?;
+            ///     assert!(ready.is_writable() && !ready.is_readable());
+            ///     std::io::Result::Ok(())
+            /// })??;
+            /// # std::io::Result::Ok(())
+            /// ```
+            pub async fn ready(
+                &self,
+                interest: crate::io::interest::Interest,
+            ) -> std::io::Result<crate::io::ready::Ready> {
+                self.io.ready(interest).await
+            }
+
             /// Tries an operation on the standard library's socket if that is, or may be, ready for it;
             /// see [`Registered::try_io`](crate::io::Registered::try_io).
             ///
@@ -159,7 +204,8 @@ macro_rules! socket {
         }
 
         crate::net::socket::descriptors!($socket);
+        crate::net::socket::try_from_std!($socket, $std);
     };
 }
 
-pub(super) use {descriptors, socket};
+pub(super) use {descriptors, socket, try_from_std};

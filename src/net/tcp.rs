@@ -12,10 +12,11 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each, try_each_with_limit};
 use crate::net::incoming::Incoming;
-use crate::net::socket::{descriptors, socket};
+use crate::net::socket::{descriptors, socket, try_from_std};
 use crate::net::stream::{requested, stream, write, write_vectored};
 use crate::reactor::direction::Direction;
 
@@ -208,6 +209,7 @@ socket!(TcpStream, std::net::TcpStream);
 stream!(
     TcpStream,
     std::net::TcpStream,
+    SocketAddr,
     OwnedReadHalf,
     OwnedWriteHalf,
     Short::Yes
@@ -277,22 +279,15 @@ impl TcpStream {
         self.io.io(Direction::Read, |stream| stream.peek(buf)).await
     }
 
-    /// Returns the address of the peer.
+    /// Polls to read without consuming. It shares its waker with the reads of this stream: only the last
+    /// task that polls is woken.
     ///
     /// # Errors
     ///
     /// Returns any error from the operating system.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
-    }
-
-    /// Returns the local address.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let peek = |stream: &std::net::TcpStream| stream.peek(buf);
+        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
     }
 
     /// Sets `TCP_NODELAY`: small writes are sent immediately. [Example](crate::guide::sockets#options)
@@ -425,12 +420,18 @@ impl TcpStream {
     }
 }
 
-impl fmt::Debug for TcpStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TcpStream")
-            .field("local", &self.local_addr().ok())
-            .field("peer", &self.peer_addr().ok())
-            .finish()
+impl OwnedReadHalf {
+    /// Reads without consuming; the same as [`TcpStream::peek`].
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is consumed.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.as_ref().peek(buf).await
     }
 }
 
@@ -453,3 +454,4 @@ fn whole_seconds(time: Duration) -> Duration {
 }
 
 descriptors!(TcpListener);
+try_from_std!(TcpListener, std::net::TcpListener);

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 
 use crate::event_loop::budget;
-use crate::io::registered::Registered;
+use crate::io::interest::Interest;
+use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
@@ -36,7 +38,7 @@ pub struct UdpSocket {
 }
 
 socket!(UdpSocket, std::net::UdpSocket);
-datagram!(UdpSocket, SocketAddr);
+datagram!(UdpSocket, std::net::UdpSocket, SocketAddr);
 
 impl UdpSocket {
     /// Binds to the first address that can be bound.
@@ -177,5 +179,93 @@ impl UdpSocket {
         self.io
             .io(Direction::Read, |socket| socket.peek_from(buf))
             .await
+    }
+    /// Tries to send a datagram to an address, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is no room: wait with [`writable`](UdpSocket::writable), and try again.
+    /// Otherwise any error from the operating system.
+    pub fn try_send_to(&self, buf: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.io
+            .try_io(Interest::WRITABLE, |socket| socket.send_to(buf, address))
+    }
+
+    /// Polls to send a datagram to an address; of the tasks that poll to send, only the last is woken.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn poll_send_to(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        address: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        let send = |socket: &std::net::UdpSocket| socket.send_to(buf, address);
+        self.io.poll_io(Direction::Write, cx, send, |_| Short::No)
+    }
+
+    /// Receives a datagram from the connected peer without removing it from the queue.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is consumed.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.io.io(Direction::Read, |socket| socket.peek(buf)).await
+    }
+
+    /// Polls for the next datagram of the connected peer without removing it from the queue; of the tasks
+    /// that poll to receive, only the last is woken.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let peek = |socket: &std::net::UdpSocket| socket.peek(buf);
+        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
+    }
+
+    /// Polls for the next datagram without removing it from the queue; of the tasks that poll to receive,
+    /// only the last is woken.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn poll_peek_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        let peek = |socket: &std::net::UdpSocket| socket.peek_from(buf);
+        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
+    }
+
+    /// Tries to peek at the next datagram, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; otherwise any error from the operating system.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::try_from(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    /// let own = socket.local_addr()?;
+    /// socket.try_send_to(b"hello", own)?;
+    /// let mut buf = [0; 8];
+    /// assert_eq!(socket.try_peek_from(&mut buf)?, (5, own)); // still there
+    /// assert_eq!(socket.try_recv_from(&mut buf)?, (5, own));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.io
+            .try_io(Interest::READABLE, |socket| socket.peek_from(buf))
     }
 }

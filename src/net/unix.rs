@@ -16,10 +16,11 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::io::waiter::Waiter;
 use crate::net::backoff::Backoff;
-use crate::net::socket::{descriptors, socket};
+use crate::net::socket::{descriptors, socket, try_from_std};
 use crate::net::stream::{requested, stream, write, write_vectored};
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
@@ -57,6 +58,7 @@ socket!(UnixStream, net::UnixStream);
 stream!(
     UnixStream,
     net::UnixStream,
+    SocketAddr,
     UnixOwnedReadHalf,
     UnixOwnedWriteHalf,
     Short::No
@@ -170,33 +172,6 @@ impl UnixStream {
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let (one, other) = net::UnixStream::pair()?;
         Ok((UnixStream::from_std(one)?, UnixStream::from_std(other)?))
-    }
-
-    /// Returns the address of the peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
-    }
-
-    /// Returns the local address.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
-    }
-}
-
-impl fmt::Debug for UnixStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnixStream")
-            .field("local", &self.local_addr().ok())
-            .field("peer", &self.peer_addr().ok())
-            .finish()
     }
 }
 
@@ -438,3 +413,4 @@ pub(super) fn unnamed_address() -> io::Error {
 }
 
 descriptors!(UnixListener);
+try_from_std!(UnixListener, net::UnixListener);

@@ -3,8 +3,10 @@
 use std::io;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
+use std::task::{Context, Poll};
 
-use crate::io::registered::Registered;
+use crate::io::interest::Interest;
+use crate::io::registered::{Registered, Short};
 use crate::net::backoff::Backoff;
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
@@ -32,7 +34,7 @@ pub struct UnixDatagram {
 }
 
 socket!(UnixDatagram, net::UnixDatagram);
-datagram!(UnixDatagram, SocketAddr);
+datagram!(UnixDatagram, net::UnixDatagram, SocketAddr);
 
 impl UnixDatagram {
     /// Binds to `path`, which must not exist yet.
