@@ -50,7 +50,9 @@ macro_rules! on_streams {
             crate::net::OwnedReadHalf,
             crate::net::UnixStream,
             &crate::net::UnixStream,
-            crate::net::UnixOwnedReadHalf
+            crate::net::UnixOwnedReadHalf,
+            crate::net::pipe::Receiver,
+            &crate::net::pipe::Receiver
         ]);
         on_streams!(@write $write, [
             crate::net::TcpStream,
@@ -58,7 +60,9 @@ macro_rules! on_streams {
             crate::net::OwnedWriteHalf,
             crate::net::UnixStream,
             &crate::net::UnixStream,
-            crate::net::UnixOwnedWriteHalf
+            crate::net::UnixOwnedWriteHalf,
+            crate::net::pipe::Sender,
+            &crate::net::pipe::Sender
         ]);
     };
 

@@ -41,6 +41,7 @@ mod backoff;
 mod credentials;
 mod datagram;
 mod incoming;
+pub mod pipe;
 mod server;
 mod socket;
 mod stream;

@@ -6,6 +6,7 @@ mod crowds;
 mod datagrams;
 mod guide_promises;
 mod io_regressions;
+mod pipes;
 mod registered;
 mod tcp;
 mod udp;
