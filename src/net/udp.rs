@@ -8,6 +8,7 @@ use crate::event_loop::budget;
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
+use crate::net::address_error::cannot_bind;
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
 use crate::reactor::direction::Direction;
@@ -59,10 +60,8 @@ impl UdpSocket {
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
         try_each(&address, |address| async move {
             budget::proceed_and_spend().await;
-            let socket = std::net::UdpSocket::bind(address).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
-            })?;
-            UdpSocket::from_std(socket)
+            let bound = std::net::UdpSocket::bind(address);
+            UdpSocket::from_std(bound.map_err(|error| cannot_bind(address, error))?)
         })
         .await
     }

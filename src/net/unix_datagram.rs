@@ -7,13 +7,17 @@ use std::task::{Context, Poll};
 
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
+use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
-use crate::net::unix::{cannot_bind, unnamed_address};
+use crate::net::unix_addr::{Shown, from_path, require_name};
 use crate::reactor::direction::Direction;
 
 /// A Unix domain datagram socket.
+///
+/// Any number of tasks may send and receive on one socket concurrently. `writable` waits for room in this
+/// socket; the queue of the receiver may still be full.
 ///
 /// # Examples
 ///
@@ -37,11 +41,13 @@ socket!(UnixDatagram, net::UnixDatagram);
 datagram!(UnixDatagram, net::UnixDatagram, SocketAddr);
 
 impl UnixDatagram {
-    /// Binds to `path`, which must not exist yet.
+    /// Binds to `path`, which must not exist yet; a path that begins with a zero byte is an abstract name
+    /// (Linux), here and wherever this socket takes a path.
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system, such as `AddrInUse`.
+    /// Returns any error from the operating system, such as `AddrInUse`, with the path; `InvalidInput` for
+    /// a path that is too long, or for a zero byte within it.
     ///
     /// # Examples
     ///
@@ -67,8 +73,8 @@ impl UnixDatagram {
     /// ```
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         let path = path.as_ref();
-        let bound = net::UnixDatagram::bind(path);
-        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(path.display(), &error))?)
+        let bound = from_path(path).and_then(|address| net::UnixDatagram::bind_addr(&address));
+        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(Shown(path), error))?)
     }
 
     /// Binds to `address`, which may be an abstract one.
@@ -97,7 +103,7 @@ impl UnixDatagram {
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
         let bound = net::UnixDatagram::bind_addr(address);
-        let with_address = |error| cannot_bind(format_args!("{address:?}"), &error);
+        let with_address = |error| cannot_bind(format_args!("{address:?}"), error);
         UnixDatagram::from_std(bound.map_err(with_address)?)
     }
 
@@ -140,7 +146,7 @@ impl UnixDatagram {
     ///
     /// Returns any error from the operating system.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.io.get_ref().connect(path)
+        self.connect_addr(&from_path(path.as_ref())?)
     }
 
     /// Connects to the socket at `address`, which may be an abstract one.
@@ -163,9 +169,8 @@ impl UnixDatagram {
     ///
     /// Cancel safe: the datagram is sent whole or not at all.
     pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
-        let path = path.as_ref();
-        self.send_with_backoff(|socket| socket.send_to(buf, path))
-            .await
+        let address = from_path(path.as_ref())?;
+        self.send_to_addr(buf, &address).await
     }
 
     /// Sends a datagram to the socket at `address`, such as the sender of a received datagram.
@@ -182,6 +187,44 @@ impl UnixDatagram {
         require_name(address)?;
         self.send_with_backoff(|socket| socket.send_to_addr(buf, address))
             .await
+    }
+
+    /// Tries to send a datagram to the socket at `path`, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if this socket has no room, or if the queue of the receiver is full. The system does
+    /// not report when the queue has room, and [`writable`](UnixDatagram::writable) does not wait for it:
+    /// use [`send_to`](UnixDatagram::send_to), or try again after a delay. Otherwise the same errors as
+    /// [`send_to`](UnixDatagram::send_to).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixDatagram;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-try", std::process::id()));
+    /// let server = UnixDatagram::bind(&path)?;
+    /// UnixDatagram::unbound()?.try_send_to(b"hello", &path)?;
+    /// assert_eq!(server.try_recv(&mut [0; 8])?, 5);
+    /// std::fs::remove_file(&path)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        let address = from_path(path.as_ref())?;
+        require_name(&address)?;
+        // A full queue elsewhere says nothing about this socket: its readiness stays.
+        let send = |socket: &net::UnixDatagram| Ok(socket.send_to_addr(buf, &address));
+        self.io.try_io(Interest::WRITABLE, send)?
+    }
+
+    /// Shuts down the receiving half, the sending half, or both.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system; `NotConnected` if the socket is not connected.
+    pub fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
+        self.io.get_ref().shutdown(how)
     }
 
     /// Sends to a socket that this one is not connected to; retries after a delay while its queue is
@@ -204,12 +247,4 @@ impl UnixDatagram {
             }
         }
     }
-}
-
-/// Returns an error for an unnamed address.
-fn require_name(address: &SocketAddr) -> io::Result<()> {
-    if address.is_unnamed() {
-        return Err(unnamed_address());
-    }
-    Ok(())
 }

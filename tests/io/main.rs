@@ -2,12 +2,15 @@
 
 mod adversity;
 mod bad_input;
+mod connecting;
 mod crowds;
 mod datagrams;
 mod guide_promises;
 mod io_regressions;
+mod nonblocking;
 mod pipes;
 mod registered;
+mod socket_options;
 mod tcp;
 mod udp;
 mod unix;
