@@ -43,6 +43,7 @@ mod connect;
 mod credentials;
 mod datagram;
 mod incoming;
+mod option_values;
 pub mod pipe;
 mod server;
 mod socket;

@@ -2,27 +2,14 @@
 //!
 //! - `tcp_options!` is expanded once for each type, which has a method `options` that returns a
 //!   `SockRef`.
-//! - Values that the system cannot represent are clamped or rounded up, never truncated: a truncated
-//!   value may mean something else.
-
-use std::time::Duration;
-
-/// The largest option value that the system accepts. Options are C ints: truncation of a larger value may
-/// give 0.
-pub(super) const MAX_OPTION: usize = i32::MAX as usize;
-
-/// Rounds up to whole seconds: rounded down to zero, a linger time would mean a reset.
-pub(super) fn whole_seconds(time: Duration) -> Duration {
-    let fraction = u64::from(time.subsec_nanos() > 0);
-    let seconds = time.as_secs().saturating_add(fraction);
-    Duration::from_secs(seconds.min(MAX_OPTION as u64))
-}
+//! - No value is truncated: see [`option_values`](super::option_values).
 
 /// Defines the options of a TCP socket.
 macro_rules! tcp_options {
     ($socket:ident) => {
         impl $socket {
-            /// Sets `TCP_NODELAY`: small writes are sent immediately. [Example](crate::guide::sockets#options)
+            /// Sets `TCP_NODELAY`: small writes are sent immediately; see [an
+            /// example](crate::guide::sockets#options) of all options.
             ///
             /// # Errors
             ///
@@ -40,12 +27,13 @@ macro_rules! tcp_options {
                 self.options().tcp_nodelay()
             }
 
-            /// Sets the time to live of outgoing packets (`IP_TTL`). [Example](crate::guide::sockets#options)
+            /// Sets the time to live of outgoing packets (`IP_TTL`).
             ///
             /// # Errors
             ///
-            /// Returns any error from the operating system.
+            /// Returns any error from the operating system; `InvalidInput` for more than 255.
             pub fn set_ttl(&self, ttl: u32) -> std::io::Result<()> {
+                let ttl = crate::net::option_values::one_byte("time to live", ttl)?;
                 self.options().set_ttl_v4(ttl)
             }
 
@@ -59,18 +47,17 @@ macro_rules! tcp_options {
             }
 
             /// Sets `SO_LINGER`: how long closing waits for unsent data; `Some(ZERO)` resets the connection.
-            /// [Example](crate::guide::sockets#options)
             ///
-            /// Dropping the stream closes it, and the close blocks although the socket is non-blocking: with any
-            /// time other than zero, do not drop the stream on a loop. The system counts whole seconds: fractions
-            /// are rounded up, and values beyond its range are clamped.
+            /// Dropping the stream closes it, and the close blocks although the socket is non-blocking:
+            /// with any time other than zero, do not drop the stream on a loop. The system counts whole
+            /// seconds: fractions are rounded up, and values beyond its range are clamped.
             ///
             /// # Errors
             ///
             /// Returns any error from the operating system.
             pub fn set_linger(&self, linger: Option<std::time::Duration>) -> std::io::Result<()> {
                 self.options()
-                    .set_linger(linger.map(crate::net::tcp_options::whole_seconds))
+                    .set_linger(linger.map(crate::net::option_values::whole_seconds))
             }
 
             /// Returns `SO_LINGER`.
@@ -82,8 +69,8 @@ macro_rules! tcp_options {
                 self.options().linger()
             }
 
-            /// Sends keep-alive probes after the connection was idle for this long, rounded up to whole seconds;
-            /// `None` turns them off. [Example](crate::guide::sockets#options)
+            /// Sends keep-alive probes after the connection was idle for this long, rounded up to whole
+            /// seconds; `None` turns them off.
             ///
             /// # Errors
             ///
@@ -95,7 +82,7 @@ macro_rules! tcp_options {
                 };
                 let before = self.keepalive()?;
                 let probes = socket2::TcpKeepalive::new()
-                    .with_time(crate::net::tcp_options::whole_seconds(idle));
+                    .with_time(crate::net::option_values::whole_seconds(idle));
                 let set = self.options().set_tcp_keepalive(&probes);
                 if set.is_err() {
                     // The call enables the probes before it sets the time.
@@ -113,14 +100,14 @@ macro_rules! tcp_options {
                 self.options().keepalive()
             }
 
-            /// Sets the size of the system's receive buffer, in bytes. [Example](crate::guide::sockets#options)
+            /// Sets the size of the system's receive buffer, in bytes.
             ///
             /// # Errors
             ///
             /// Returns any error from the operating system.
             pub fn set_recv_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
                 self.options()
-                    .set_recv_buffer_size(bytes.min(crate::net::tcp_options::MAX_OPTION))
+                    .set_recv_buffer_size(bytes.min(crate::net::option_values::MAX_OPTION))
             }
 
             /// Returns the size of the system's receive buffer, in bytes.
@@ -132,14 +119,14 @@ macro_rules! tcp_options {
                 self.options().recv_buffer_size()
             }
 
-            /// Sets the size of the system's send buffer, in bytes. [Example](crate::guide::sockets#options)
+            /// Sets the size of the system's send buffer, in bytes.
             ///
             /// # Errors
             ///
             /// Returns any error from the operating system.
             pub fn set_send_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
                 self.options()
-                    .set_send_buffer_size(bytes.min(crate::net::tcp_options::MAX_OPTION))
+                    .set_send_buffer_size(bytes.min(crate::net::option_values::MAX_OPTION))
             }
 
             /// Returns the size of the system's send buffer, in bytes.
@@ -155,8 +142,9 @@ macro_rules! tcp_options {
             ///
             /// # Errors
             ///
-            /// Returns any error from the operating system.
+            /// Returns any error from the operating system; `InvalidInput` for more than 255.
             pub fn set_tos_v4(&self, tos: u32) -> std::io::Result<()> {
+                let tos = crate::net::option_values::one_byte("type of service", tos)?;
                 self.options().set_tos_v4(tos)
             }
 
@@ -173,8 +161,9 @@ macro_rules! tcp_options {
             ///
             /// # Errors
             ///
-            /// Returns any error from the operating system.
+            /// Returns any error from the operating system; `InvalidInput` for more than 255.
             pub fn set_tclass_v6(&self, class: u32) -> std::io::Result<()> {
+                let class = crate::net::option_values::one_byte("traffic class", class)?;
                 self.options().set_tclass_v6(class)
             }
 

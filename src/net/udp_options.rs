@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use socket2::SockRef;
 
+use crate::net::option_values::one_byte;
 use crate::net::udp::UdpSocket;
 
 /// Options. All of them return any error from the operating system.
@@ -43,9 +44,9 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system.
+    /// Returns any error from the operating system; `InvalidInput` for more than 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.as_std().set_ttl(ttl)
+        self.as_std().set_ttl(one_byte("time to live", ttl)?)
     }
 
     /// Returns the time to live of outgoing unicast datagrams.
@@ -175,9 +176,10 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system.
+    /// Returns any error from the operating system; `InvalidInput` for more than 255.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
-        self.as_std().set_multicast_ttl_v4(ttl)
+        self.as_std()
+            .set_multicast_ttl_v4(one_byte("time to live", ttl)?)
     }
 
     /// Returns `IP_MULTICAST_TTL`.
@@ -193,9 +195,9 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system.
+    /// Returns any error from the operating system; `InvalidInput` for more than 255.
     pub fn set_tos_v4(&self, tos: u32) -> io::Result<()> {
-        self.options().set_tos_v4(tos)
+        self.options().set_tos_v4(one_byte("type of service", tos)?)
     }
 
     /// Returns the type of service of outgoing IPv4 datagrams.
@@ -211,9 +213,10 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system.
+    /// Returns any error from the operating system; `InvalidInput` for more than 255.
     pub fn set_tclass_v6(&self, class: u32) -> io::Result<()> {
-        self.options().set_tclass_v6(class)
+        self.options()
+            .set_tclass_v6(one_byte("traffic class", class)?)
     }
 
     /// Returns the traffic class of outgoing IPv6 datagrams.

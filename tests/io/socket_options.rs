@@ -179,6 +179,41 @@ fn options_of_a_udp_socket_are_read_as_they_were_set() {
 }
 
 #[test]
+fn a_value_that_has_no_room_in_a_byte_is_an_error_and_not_cut_off() {
+    on_a_loop(|| async {
+        let (udp, tcp) = (UdpSocket::bind("127.0.0.1:0").await?, TcpSocket::new_v4()?);
+        let before = (
+            tcp.ttl()?,
+            tcp.tos_v4()?,
+            udp.ttl()?,
+            udp.multicast_ttl_v4()?,
+        );
+        for wrong in [256, 0x110, u32::MAX] {
+            for error in [
+                tcp.set_ttl(wrong).unwrap_err(),
+                tcp.set_tos_v4(wrong).unwrap_err(),
+                tcp.set_tclass_v6(wrong).unwrap_err(),
+                udp.set_ttl(wrong).unwrap_err(),
+                udp.set_tos_v4(wrong).unwrap_err(),
+                udp.set_tclass_v6(wrong).unwrap_err(),
+                udp.set_multicast_ttl_v4(wrong).unwrap_err(),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                assert!(error.to_string().contains(&wrong.to_string()), "{error}");
+            }
+        }
+        let after = (
+            tcp.ttl()?,
+            tcp.tos_v4()?,
+            udp.ttl()?,
+            udp.multicast_ttl_v4()?,
+        );
+        assert_eq!(after, before);
+        Ok(())
+    });
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn abstract_names_are_bound_connected_and_sent_to_like_paths() {
     use std::os::linux::net::SocketAddrExt;
