@@ -36,12 +36,22 @@ where
     A: ToSocketAddrs + ?Sized,
     F: Future<Output = io::Result<R>>,
 {
-    let (name, outcome) = match address.target().0 {
-        Target::Known(addresses) => match *addresses {
-            [] => return Err(no_address("an empty list")),
-            [only] => return attempt(only).await,
-            _ => (None, in_turn(addresses, attempt).await),
-        },
+    match address.target().0 {
+        Target::Known(addresses) if addresses.len() == 1 => attempt(addresses[0]).await,
+        // Boxed: the future of a connect to one address has no room for the others.
+        several => Box::pin(connect_to_any(several, attempt)).await,
+    }
+}
+
+async fn connect_to_any<R, F>(target: Target, attempt: impl FnMut(SocketAddr) -> F) -> io::Result<R>
+where
+    F: Future<Output = io::Result<R>>,
+{
+    let (name, outcome) = match target {
+        Target::Known(addresses) if addresses.is_empty() => {
+            return Err(no_address("an empty list"));
+        }
+        Target::Known(addresses) => (None, in_turn(addresses, attempt).await),
         Target::Name(name) => {
             let addresses = look_up(&name).await?;
             (Some(name), race(interleaved(addresses), attempt).await)
@@ -371,5 +381,30 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             assert_eq!(error.to_string(), text);
         }
+    }
+    #[test]
+    fn a_silent_listener_loses_to_one_that_answers_and_its_socket_is_closed() {
+        use crate::net::{TcpListener, TcpStream};
+        use socket2::{Domain, Socket, Type};
+
+        let connected = crate::run(async {
+            let full = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+            full.listen(0)?; // one connection fills it, and the next gets no answer
+            let silent = full.local_addr()?.as_socket().expect("an IP address");
+            let _first = std::net::TcpStream::connect(silent)?;
+            let answers = TcpListener::bind("127.0.0.1:0").await?;
+            let address = answers.local_addr()?;
+            let race = race(vec![silent, address], TcpStream::connect);
+            let raced = with_limit(Duration::from_secs(30), race).await;
+            let raced = raced.expect("the system would try for two minutes");
+            let stream = raced.map_err(|failed| ConnectError::from_attempts(None, failed))?;
+            assert_eq!(stream.peer_addr()?, address);
+            let here = crate::EventLoop::current().expect("on a loop");
+            // A connection that was made at once is not registered.
+            assert!(here.registered_channels() <= 1, "the loser is closed");
+            io::Result::Ok(())
+        });
+        connected.unwrap().unwrap();
     }
 }

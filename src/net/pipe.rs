@@ -102,8 +102,7 @@ impl OpenOptions {
 
     /// Opens the receiving end.
     ///
-    /// While there is no sender yet, reads return 0 bytes, as at the end; with
-    /// [`read_write`](OpenOptions::read_write) they wait.
+    /// While there is no sender yet, reads return 0 bytes, as at the end; with `read_write` they wait.
     ///
     /// # Errors
     ///

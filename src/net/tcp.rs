@@ -136,6 +136,31 @@ impl TcpListener {
             .map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
     }
 
+    /// Tries to accept a connection, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; otherwise the same as [`accept`](TcpListener::accept).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::TcpListener;
+    /// use std::io::ErrorKind;
+    ///
+    /// let listener = TcpListener::try_from(std::net::TcpListener::bind("127.0.0.1:0")?)?;
+    /// assert_eq!(listener.try_accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(listener.try_accept()?.1, client.local_addr()?);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accepted = self
+            .io
+            .try_io(Interest::READABLE, |listener| listener.accept());
+        accepted.map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
+    }
+
     /// Polls for a connection; only the waker of the last call is woken. See [an
     /// example](crate::guide::sockets#connect-and-accept).
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {

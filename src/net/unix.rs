@@ -278,6 +278,18 @@ impl UnixListener {
         accepted.await.map(accepted_stream)
     }
 
+    /// Tries to accept a connection, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; otherwise the same as [`accept`](UnixListener::accept).
+    pub fn try_accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let accepted = self
+            .io
+            .try_io(Interest::READABLE, |listener| listener.accept());
+        accepted.map(accepted_stream)
+    }
+
     /// Polls for a connection; only the waker of the last call is woken.
     ///
     /// # Examples

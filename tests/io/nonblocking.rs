@@ -185,6 +185,37 @@ fn halves_are_tried_peeked_and_waited_for_like_the_stream() {
 }
 
 #[test]
+fn a_tried_accept_takes_a_connection_that_others_wait_for_and_they_wait_on() {
+    on_a_loop(|| async {
+        let path = TempPath::new("try-accept");
+        let unix = UnixListener::bind(&path.0)?;
+        assert_would_block(unix.try_accept());
+        let _client = UnixStream::connect(&path.0).await?;
+        unix.try_accept()?;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let mut waiting = pin!(listener.accept());
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        let first = TcpStream::connect(address).await?;
+        let stolen = loop {
+            match listener.try_accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => loopgroup::yield_now().await,
+                accepted => break accepted?,
+            }
+        };
+        assert_eq!(stolen.1, first.local_addr()?);
+        assert!(
+            futures::poll!(waiting.as_mut()).is_pending(),
+            "it was taken"
+        );
+        let second = TcpStream::connect(address).await?;
+        assert_eq!(timeout(LONG, waiting).await??.1, second.local_addr()?);
+        Ok(())
+    });
+}
+
+#[test]
 fn sockets_are_made_from_the_standard_library_by_try_from() {
     within(|| {
         fn both<T: TryFrom<S, Error = io::Error>, S>(socket: S) -> T {

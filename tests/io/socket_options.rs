@@ -5,10 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use loopgroup::net::{
-    TcpListener, TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixSocket,
-    UnixStream,
-};
+use loopgroup::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, UnixSocket};
 use loopgroup::time::timeout;
 
 use crate::util::{LONG, TempPath, on_a_loop};
@@ -216,6 +213,7 @@ fn a_value_that_has_no_room_in_a_byte_is_an_error_and_not_cut_off() {
 #[test]
 #[cfg(target_os = "linux")]
 fn abstract_names_are_bound_connected_and_sent_to_like_paths() {
+    use loopgroup::net::{UnixDatagram, UnixListener, UnixStream};
     use std::os::linux::net::SocketAddrExt;
 
     on_a_loop(|| async {
