@@ -300,15 +300,16 @@ impl TcpStream {
     }
 
     async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+        // Before the socket is created: a task that retries without descriptors yields as well.
+        budget::proceed_and_spend().await;
         TcpStream::connect_socket(stream_socket(address)?, address).await
     }
 
-    /// Connects a socket that is non-blocking.
+    /// Connects a socket that is non-blocking; the caller spends budget.
     pub(super) async fn connect_socket(
         socket: Socket,
         address: SocketAddr,
     ) -> io::Result<TcpStream> {
-        budget::proceed_and_spend().await;
         match socket.connect(&address.into()) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}

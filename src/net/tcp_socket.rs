@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, SockRef, Socket};
 
+use crate::event_loop::budget;
 use crate::net::address_error::cannot_bind;
 use crate::net::tcp::{TcpListener, TcpStream, new_socket};
 use crate::net::tcp_options::tcp_options;
@@ -183,6 +184,7 @@ impl TcpSocket {
     ///
     /// Cancel safe: the attempt is abandoned, and the socket closed.
     pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
+        budget::proceed_and_spend().await;
         TcpStream::connect_socket(self.socket, address).await
     }
 

@@ -121,15 +121,16 @@ impl UnixStream {
     /// ```
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
         let address = to_sock_addr(address)?;
+        // Before the socket is created: a task that retries without descriptors yields as well.
+        budget::proceed_and_spend().await;
         UnixStream::connect_socket(new_socket(Type::STREAM)?, address).await
     }
 
-    /// Connects a socket that is non-blocking.
+    /// Connects a socket that is non-blocking; the caller spends budget.
     pub(super) async fn connect_socket(
         socket: Socket,
         address: SockAddr,
     ) -> io::Result<UnixStream> {
-        budget::proceed_and_spend().await;
         let mut backoff = Backoff::new();
         loop {
             match socket.connect(&address) {

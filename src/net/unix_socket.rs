@@ -8,6 +8,7 @@ use std::path::Path;
 
 use socket2::{Socket, Type};
 
+use crate::event_loop::budget;
 use crate::net::address_error::cannot_bind;
 use crate::net::unix::{UnixListener, UnixStream, new_socket};
 use crate::net::unix_addr::{Shown, from_path, to_sock_addr};
@@ -121,6 +122,7 @@ impl UnixSocket {
             "a datagram socket does not become a stream: make it with new_stream, or use datagram";
         self.require(Type::STREAM, instead)?;
         let address = to_sock_addr(&from_path(path.as_ref())?)?;
+        budget::proceed_and_spend().await;
         UnixStream::connect_socket(self.socket, address).await
     }
 

@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpListener as StdTcpListener, TcpStream as StdTcpStr
 use std::time::Duration;
 
 use loopgroup::net::{
-    ConnectError, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, lookup_host,
+    ConnectError, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixListener, UnixStream,
+    lookup_host,
 };
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, block_on};
@@ -195,6 +196,44 @@ fn a_connect_has_a_limit_that_is_never_zero_and_leaves_no_descriptor() {
                 assert!(timeout(limit, socket.connect(address)).await.is_err());
                 assert_eq!(util::entries("/proc/self/fd"), before);
                 assert_eq!(here.registered_channels(), 0);
+            })
+            .unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_task_that_retries_a_connect_for_ever_lets_others_run() {
+    util::alone(
+        "a_task_that_retries_a_connect_for_ever_lets_others_run",
+        || {
+            loopgroup::run(async {
+                let (_socket, address) = closed([127, 0, 0, 1]).unwrap();
+                let v6 = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 1));
+                let mut spare: Vec<_> = (0..2).map(|_| TcpSocket::new_v4().unwrap()).collect();
+                let mut hoard = Vec::new();
+                while let Ok(file) = std::fs::File::open("/dev/null") {
+                    hoard.push(file);
+                }
+                for round in 0..3 {
+                    let other = loopgroup::spawn_local(async {});
+                    // Would never end if it never yielded.
+                    while !other.is_finished() {
+                        let error = match round {
+                            0 => TcpStream::connect(address).await.unwrap_err(),
+                            1 => UnixStream::connect("/nonexistent").await.unwrap_err(),
+                            _ => match spare.pop() {
+                                Some(socket) => socket.connect(v6).await.unwrap_err(),
+                                None => TcpStream::connect(&[address, v6][..]).await.unwrap_err(),
+                            },
+                        };
+                        assert!(
+                            error.raw_os_error().is_some() || error.source().is_some(),
+                            "{error}"
+                        );
+                    }
+                }
+                drop(hoard);
             })
             .unwrap();
         },
