@@ -18,7 +18,6 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::loop_thread::LoopThread;
 use crate::event_loop::scheduled::Scheduled;
 use crate::group::handle::EventLoopGroup;
-use crate::io::Registered;
 use crate::net::ServerHandle;
 use crate::report::{LoopReport, TerminationReport};
 use crate::shutdown_requested::ShutdownRequested;
@@ -50,5 +49,3 @@ impl<T> UnwindSafe for Scheduled<T> {}
 impl<T> RefUnwindSafe for Scheduled<T> {}
 impl<T> UnwindSafe for LoopBound<T> {}
 impl<T> RefUnwindSafe for LoopBound<T> {}
-impl<T: std::os::fd::AsFd + UnwindSafe> UnwindSafe for Registered<T> {}
-impl<T: std::os::fd::AsFd + RefUnwindSafe> RefUnwindSafe for Registered<T> {}

@@ -51,7 +51,9 @@ macro_rules! on_streams {
             crate::net::UnixStream,
             &crate::net::UnixStream,
             crate::net::UnixOwnedReadHalf,
-            crate::io::DuplexStream
+            crate::io::DuplexStream,
+            crate::net::pipe::Receiver,
+            &crate::net::pipe::Receiver
         ]);
         on_streams!(@write $write, [
             crate::net::TcpStream,
@@ -60,7 +62,9 @@ macro_rules! on_streams {
             crate::net::UnixStream,
             &crate::net::UnixStream,
             crate::net::UnixOwnedWriteHalf,
-            crate::io::DuplexStream
+            crate::io::DuplexStream,
+            crate::net::pipe::Sender,
+            &crate::net::pipe::Sender
         ]);
     };
 

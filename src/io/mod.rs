@@ -34,6 +34,8 @@
 mod copy;
 mod duplex;
 pub(crate) mod interest;
+pub(crate) mod ready;
+pub(crate) mod register_error;
 pub(crate) mod registered;
 pub(crate) mod waiter;
 pub(crate) mod watched;
@@ -41,4 +43,6 @@ pub(crate) mod watched;
 pub use copy::{copy_bidirectional, copy_bidirectional_with_sizes};
 pub use duplex::{DuplexStream, duplex};
 pub use interest::Interest;
+pub use ready::Ready;
+pub use register_error::RegisterError;
 pub use registered::Registered;

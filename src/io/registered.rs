@@ -13,12 +13,14 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::task::{Context, Poll, ready};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Watched;
 use crate::io::interest::Interest;
+use crate::io::register_error::RegisterError;
 use crate::io::watched::shut;
 use crate::reactor::direction::Direction;
 use crate::reactor::source::{Enlisted, Readiness, Source, Tick};
@@ -75,8 +77,39 @@ impl<T: AsFd> Registered<T> {
     ///
     /// The error of the system if it cannot be made non-blocking.
     pub fn new(io: T) -> io::Result<Registered<T>> {
-        socket2::SockRef::from(&io).set_nonblocking(true)?;
-        Ok(Registered::from_nonblocking(io))
+        Ok(Registered::try_new(io)?)
+    }
+
+    /// Like [`new`](Registered::new), and gives the value back if it fails.
+    ///
+    /// A descriptor that the selector cannot watch is accepted here and fails when it is first waited
+    /// for: [`into_inner`](Registered::into_inner) returns it.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system if it cannot be made non-blocking, with the value.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::io::Registered;
+    ///
+    /// let (one, _other) = std::os::unix::net::UnixStream::pair()?;
+    /// let registered = match Registered::try_new(one) {
+    ///     Ok(registered) => registered,
+    ///     Err(failed) => {
+    ///         let (error, _one) = failed.into_parts(); // to use it in another way
+    ///         return Err(error);
+    ///     }
+    /// };
+    /// # drop(registered);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_new(io: T) -> Result<Registered<T>, RegisterError<T>> {
+        match socket2::SockRef::from(&io).set_nonblocking(true) {
+            Ok(()) => Ok(Registered::from_nonblocking(io)),
+            Err(error) => Err(RegisterError::new(error, io)),
+        }
     }
 
     /// Wraps a descriptor that is already non-blocking.
@@ -340,6 +373,11 @@ impl<T: AsFd> AsRawFd for Registered<T> {
         self.as_fd().as_raw_fd()
     }
 }
+
+// Wakers are foreign code, which makes the compiler doubt it. They are called with no lock held and
+// their panics are contained, so that a panic never leaves a descriptor half changed.
+impl<T: AsFd + UnwindSafe> UnwindSafe for Registered<T> {}
+impl<T: AsFd + RefUnwindSafe> RefUnwindSafe for Registered<T> {}
 
 impl<T: AsFd> Drop for Registered<T> {
     fn drop(&mut self) {

@@ -13,7 +13,9 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 
 use crate::event_loop::{budget, context};
-use crate::io::registered::{Ready, Registered, would_block};
+use crate::io::interest::Interest;
+use crate::io::ready::Ready;
+use crate::io::registered::{self, Registered, would_block};
 use crate::reactor::direction::Direction;
 use crate::reactor::source::Handover;
 use crate::reactor::wait_list::{Intent, WaitKey};
@@ -39,6 +41,50 @@ impl<T: AsFd> Registered<T> {
     /// Errors and cancel safety are those of [`readable`](Registered::readable).
     pub async fn writable(&self) -> io::Result<()> {
         self.wait(Direction::Write).await
+    }
+
+    /// Waits until it is ready for one of the interests at least, and returns what it is ready for, of
+    /// these. Urgent data counts as readable.
+    ///
+    /// Errors and cancel safety are those of [`readable`](Registered::readable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::io::{Interest, Registered};
+    /// use std::{io::Write, os::unix::net::UnixStream};
+    ///
+    /// loopgroup::run(async {
+    ///     let (ours, mut theirs) = UnixStream::pair()?;
+    ///     theirs.write_all(b"!")?;
+    ///     let ours = Registered::new(ours)?;
+    ///     let both = Interest::READABLE | Interest::WRITABLE;
+    ///     let ready = ours.ready(both).await?;
+    ///     assert!(ready.is_readable() && ready.is_writable());
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        budget::proceed().await;
+        let mut waiters = interest.directions().map(|direction| {
+            direction.map(|direction| Waiter::new(self, direction, Intent::Observe))
+        });
+        poll_fn(|cx| {
+            let mut found = Ready::default();
+            for waiter in waiters.iter_mut().flatten() {
+                match waiter.poll_ready(cx) {
+                    Poll::Ready(Ok(_)) => found.insert(waiter.direction),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {}
+                }
+            }
+            match found.is_empty() {
+                true => Poll::Pending,
+                false => Poll::Ready(Ok(found)),
+            }
+        })
+        .await
     }
 
     /// Runs an operation until it returns anything but `WouldBlock`; any number of tasks may do so
@@ -110,7 +156,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         }
     }
 
-    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Ready<'a>> {
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<registered::Ready<'a>> {
         let Waiter {
             registered,
             direction,

@@ -1,16 +1,11 @@
 //! Addresses to bind or connect to: socket addresses directly, host names resolved off the loop.
 
-use std::future::poll_fn;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::pin::pin;
-use std::task::Poll;
-use std::time::Duration;
 
 use crate::blocking;
 use crate::error::JoinError;
-use crate::time::here::has_timers;
-use crate::time::sleep::sleep;
 
 /// An address to bind or connect to: a socket address, a pair of host and port, or `"host:port"`.
 ///
@@ -41,6 +36,21 @@ pub(crate) enum Target {
     Name(String),
 }
 
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Known(addresses) => {
+                for (place, address) in addresses.iter().enumerate() {
+                    let separator = if place == 0 { "" } else { " or " };
+                    write!(f, "{separator}{address}")?;
+                }
+                Ok(())
+            }
+            Target::Name(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
 pub(crate) mod sealed {
     pub trait Sealed {
         #[doc(hidden)]
@@ -53,33 +63,70 @@ pub(crate) mod sealed {
 #[allow(missing_debug_implementations)]
 pub struct TargetBox(pub(crate) Target);
 
+/// Looks up the addresses of a host; the system does so on a thread of
+/// [`blocking::unblock`](crate::blocking::unblock), and no loop waits.
+///
+/// There is at least one address, in the order that the system's resolver prefers.
+///
+/// # Errors
+///
+/// Returns an error that names the host if it has no address, or if `host` is none; a port is part of it.
+///
+/// # Cancel safety
+///
+/// Cancel safe: the thread completes the look-up, and its result is dropped.
+///
+/// # Examples
+///
+/// ```
+/// loopgroup::run(async {
+///     let mut found = loopgroup::net::lookup_host("localhost:80").await?;
+///     assert!(found.all(|address| address.ip().is_loopback() && address.port() == 80));
+///     let error = loopgroup::net::lookup_host("localhost").await.unwrap_err();
+///     assert!(error.to_string().contains("expected \"host:port\""));
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub async fn lookup_host<A: ToSocketAddrs>(host: A) -> io::Result<std::vec::IntoIter<SocketAddr>> {
+    Ok(resolve(&host).await?.into_iter())
+}
+
 /// Resolves the host name, if there is one; returns at least one address, or an error.
-pub(crate) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Result<Vec<SocketAddr>> {
-    let (addresses, name) = match address.target().0 {
-        Target::Known(addresses) => (addresses, String::from("an empty list")),
-        Target::Name(name) => {
-            let host = name.clone();
-            let look_up = move || {
-                std::net::ToSocketAddrs::to_socket_addrs(&*host)
-                    .map(|addresses| addresses.collect::<Vec<_>>())
-            };
-            let found = blocking::unblock(look_up).await.map_err(lookup_error)?;
-            let found = found.map_err(|error| {
-                let hint = match error.kind() {
-                    io::ErrorKind::InvalidInput => " (expected \"host:port\")",
-                    _ => "",
-                };
-                let text = format!("cannot look up {name:?}: {error}{hint}");
-                io::Error::new(error.kind(), text)
-            })?;
-            (found, format!("{name:?}"))
-        }
-    };
-    if addresses.is_empty() {
-        let text = format!("{name} gives no address");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+pub(super) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Result<Vec<SocketAddr>> {
+    match address.target().0 {
+        Target::Known(addresses) if addresses.is_empty() => Err(no_address("an empty list")),
+        Target::Known(addresses) => Ok(addresses),
+        Target::Name(name) => look_up(&name).await,
     }
-    Ok(addresses)
+}
+
+/// Looks up a host name off the loop; returns at least one address, or an error.
+pub(super) async fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
+    let host = name.to_owned();
+    let look_up = move || {
+        std::net::ToSocketAddrs::to_socket_addrs(&*host)
+            .map(|addresses| addresses.collect::<Vec<_>>())
+    };
+    let found = blocking::unblock(look_up).await.map_err(lookup_error)?;
+    let found = found.map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::InvalidInput => " (expected \"host:port\")",
+            _ => "",
+        };
+        let text = format!("cannot look up {name:?}: {error}{hint}");
+        io::Error::new(error.kind(), text)
+    })?;
+    if found.is_empty() {
+        return Err(no_address(&format!("{name:?}")));
+    }
+    Ok(found)
+}
+
+#[cold]
+pub(super) fn no_address(name: &str) -> io::Error {
+    let text = format!("{name} gives no address");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 /// Converts the error of a look-up that did not run. The kind is never `WouldBlock`, which a failed
@@ -93,39 +140,8 @@ fn lookup_error(error: JoinError) -> io::Error {
     }
 }
 
-/// Like [`try_each`], with a time limit for each address but the last.
-pub(crate) async fn try_each_with_limit<A, R, F>(
-    address: &A,
-    limit: Duration,
-    mut attempt: impl FnMut(SocketAddr) -> F,
-) -> io::Result<R>
-where
-    A: ToSocketAddrs + ?Sized,
-    F: Future<Output = io::Result<R>>,
-{
-    let mut addresses = resolve(address).await?;
-    let last = addresses.pop().expect("there is at least one address");
-    for address in addresses {
-        if let Some(Ok(done)) = with_limit(limit, attempt(address)).await {
-            return Ok(done);
-        }
-    }
-    attempt(last).await
-}
-
-/// Awaits a future for at most `limit`; without a limit where there are no timers.
-async fn with_limit<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    let (mut future, mut pause) = (pin!(future), sleep(limit));
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending if has_timers() => pin!(&mut pause).poll(cx).map(|()| None),
-        Poll::Pending => Poll::Pending,
-    })
-    .await
-}
-
 /// Tries the addresses in order until an attempt succeeds; returns the last error if none does.
-pub(crate) async fn try_each<A, R, F>(
+pub(super) async fn try_each<A, R, F>(
     address: &A,
     mut attempt: impl FnMut(SocketAddr) -> F,
 ) -> io::Result<R>

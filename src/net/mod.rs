@@ -35,42 +35,39 @@
 //!
 //! Available on Unix only, where it is tested.
 
-/// Implements `AsFd` and `AsRawFd`, for socket options that have no method here.
-macro_rules! descriptors {
-    ($($type:ty),*) => {$(
-        impl std::os::fd::AsFd for $type {
-            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.io.as_fd()
-            }
-        }
-
-        impl std::os::fd::AsRawFd for $type {
-            fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                std::os::fd::AsFd::as_fd(self).as_raw_fd()
-            }
-        }
-    )*};
-}
-
 mod addr;
+mod address_error;
 mod backoff;
+mod connect;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 mod credentials;
+mod datagram;
 mod incoming;
+mod option_values;
+pub mod pipe;
 mod server;
+mod socket;
 mod stream;
 mod tcp;
+mod tcp_options;
+mod tcp_socket;
 mod udp;
+mod udp_options;
 mod unix;
+mod unix_addr;
 mod unix_datagram;
+mod unix_socket;
 
-pub use addr::ToSocketAddrs;
+pub use addr::{ToSocketAddrs, lookup_host};
+pub use address_error::ConnectError;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "peer-cred")))]
 pub use credentials::UCred;
 pub use incoming::Incoming;
 pub use server::{Server, ServerHandle, ServerReport};
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
+pub use tcp_socket::TcpSocket;
 pub use udp::UdpSocket;
 pub use unix::{UnixIncoming, UnixListener, UnixOwnedReadHalf, UnixOwnedWriteHalf, UnixStream};
 pub use unix_datagram::UnixDatagram;
+pub use unix_socket::UnixSocket;

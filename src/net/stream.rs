@@ -40,107 +40,140 @@ pub(super) fn write_vectored(
     SockRef::from(socket).send_vectored_with_flags(bufs, NO_SIGNAL)
 }
 
-/// Defines the inherent methods, the `futures::io` traits and the halves of a stream over `$std`. A
-/// read that returns fewer bytes than requested counts as `$partial`.
+/// Defines the methods, the `futures::io` traits and the halves of a stream over `$std`, whose addresses
+/// are `$addr`. A read that returns fewer bytes than requested counts as `$partial`.
 macro_rules! stream {
-    ($stream:ident, $std:ty, $read_half:ident, $write_half:ident, $partial:expr) => {
+    (
+        $stream:ident,
+        $std:ty,
+        $addr:ty,
+        $read_half:ident,
+        $write_half:ident,
+        $partial:expr
+    ) => {
         impl $stream {
-            /// Converts a standard library stream and makes it non-blocking; see [an
-            /// example](crate::guide::sockets#homes).
+            /// Returns the address of the peer.
             ///
             /// # Errors
             ///
-            /// Returns an error if it cannot be made non-blocking.
-            pub fn from_std(stream: $std) -> std::io::Result<$stream> {
-                Ok($stream {
-                    io: Registered::new(stream)?,
-                })
+            /// Returns any error from the operating system.
+            pub fn peer_addr(&self) -> std::io::Result<$addr> {
+                self.io.get_ref().peer_addr()
             }
 
-            /// Converts into the standard library's stream, which stays non-blocking.
-            pub fn into_std(self) -> $std {
-                self.io.into_inner()
-            }
-
-            /// Returns the loop that the stream is registered with, if any.
-            pub fn event_loop(&self) -> Option<EventLoop> {
-                self.io.event_loop()
-            }
-
-            /// Moves the stream to another loop.
+            /// Returns the local address.
             ///
             /// # Errors
             ///
-            /// The same as [`Registered::migrate_to`].
+            /// Returns any error from the operating system.
+            pub fn local_addr(&self) -> std::io::Result<$addr> {
+                self.io.get_ref().local_addr()
+            }
+
+            /// Tries to read, without waiting.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock` if there is nothing to read: wait with [`readable`](Self::readable), and try
+            /// again. Otherwise any error from the operating system.
             ///
             /// # Examples
             ///
             /// ```
-            /// use loopgroup::{EventLoopGroup, net::UnixStream};
+            /// use loopgroup::net::UnixStream; // a TcpStream does the same
+            /// use std::io::ErrorKind;
             ///
-            /// let group = EventLoopGroup::new(2)?;
-            /// let (mut stream, _other) = UnixStream::pair()?; // a TcpStream does the same
-            /// group.block_on(stream.migrate_to(&group.loops()[1]))?;
-            /// assert_eq!(stream.event_loop().as_ref(), Some(&group.loops()[1]));
+            /// loopgroup::run(async {
+            ///     let (ours, theirs) = UnixStream::pair()?;
+            ///     let mut buf = [0; 8];
+            ///     assert_eq!(ours.try_read(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
+            ///     assert_eq!(theirs.try_write(b"hello")?, 5);
+            ///     loop {
+            ///         ours.readable().await?;
+            ///         match ours.try_read(&mut buf) {
+            ///             Err(error) if error.kind() == ErrorKind::WouldBlock => {} // readiness is a hint
+            ///             read => return read,
+            ///         }
+            ///     }
+            /// })
+            /// .map(|read| assert_eq!(read.unwrap(), 5))?;
             /// # std::io::Result::Ok(())
             /// ```
-            pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> std::io::Result<()> {
-                self.io.migrate_to(event_loop).await
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.io
+                    .try_io(Interest::READABLE, |mut stream| stream.read(buf))
             }
 
-            /// Waits until there is data to read, or the peer has closed the connection.
+            /// Tries to read into several buffers, without waiting.
+            ///
+            /// # Errors
+            ///
+            /// The same as [`try_read`](Self::try_read).
+            pub fn try_read_vectored(
+                &self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                self.io
+                    .try_io(Interest::READABLE, |mut stream| stream.read_vectored(bufs))
+            }
+
+            /// Tries to write, without waiting; returns how many bytes the system has taken.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock` if there is no room: wait with [`writable`](Self::writable), and try again.
+            /// Otherwise any error from the operating system.
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.io
+                    .try_io(Interest::WRITABLE, |stream| write(stream, buf))
+            }
+
+            /// Tries to write several buffers, without waiting.
+            ///
+            /// # Errors
+            ///
+            /// The same as [`try_write`](Self::try_write).
+            pub fn try_write_vectored(
+                &self,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::io::Result<usize> {
+                self.io
+                    .try_io(Interest::WRITABLE, |stream| write_vectored(stream, bufs))
+            }
+
+            /// Polls until there is data to read, or the peer has closed the connection. It shares its
+            /// waker with the reads of this stream: only the last task that polls is woken.
             ///
             /// # Errors
             ///
             /// The same as [`Registered::readable`].
             ///
-            /// # Cancel safety
-            ///
-            /// Cancel safe: nothing is consumed.
-            ///
             /// # Examples
             ///
             /// ```
-            /// use futures::io::AsyncWriteExt;
             /// use loopgroup::net::UnixStream; // a TcpStream does the same
+            /// use std::future::poll_fn;
             ///
             /// loopgroup::run(async {
-            ///     let (ours, mut theirs) = UnixStream::pair()?;
-            ///     ours.writable().await?; // the send buffer has room
-            ///     theirs.write_all(b"!").await?;
-            ///     ours.readable().await // there is data
+            ///     let (ours, theirs) = UnixStream::pair()?;
+            ///     poll_fn(|cx| theirs.poll_write_ready(cx)).await?;
+            ///     theirs.try_write(b"hello")?;
+            ///     poll_fn(|cx| ours.poll_read_ready(cx)).await
             /// })??;
             /// # std::io::Result::Ok(())
             /// ```
-            pub async fn readable(&self) -> std::io::Result<()> {
-                self.io.readable().await
+            pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+                self.io.poll_readable(cx)
             }
 
-            /// Waits until there is room to write, or the peer has closed the connection.
+            /// Polls until there is room to write, or the peer has closed the connection. It shares its
+            /// waker with the writes of this stream: only the last task that polls is woken.
             ///
             /// # Errors
             ///
             /// The same as [`Registered::readable`].
-            ///
-            /// # Cancel safety
-            ///
-            /// Cancel safe: nothing is consumed.
-            pub async fn writable(&self) -> std::io::Result<()> {
-                self.io.writable().await
-            }
-
-            /// Tries an operation on the standard library's stream; see [`Registered::try_io`], and [an
-            /// example](crate::guide::sockets#look-before-reading).
-            ///
-            /// # Errors
-            ///
-            /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
-            pub fn try_io<R>(
-                &self,
-                interest: Interest,
-                operation: impl FnOnce(&$std) -> std::io::Result<R>,
-            ) -> std::io::Result<R> {
-                self.io.try_io(interest, operation)
+            pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+                self.io.poll_writable(cx)
             }
 
             /// Shuts down the read half, the write half, or both.
@@ -165,15 +198,6 @@ macro_rules! stream {
             /// ```
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.io.get_ref().shutdown(how)
-            }
-
-            /// Returns and clears the pending error of the socket (`SO_ERROR`).
-            ///
-            /// # Errors
-            ///
-            /// Returns any error from the operating system.
-            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
-                self.io.get_ref().take_error()
             }
 
             /// Splits the stream into halves for use by different tasks, without a lock.
@@ -229,6 +253,15 @@ macro_rules! stream {
             ) -> Poll<std::io::Result<usize>> {
                 let short = |&n: &usize| if n < requested { Short::Yes } else { Short::No };
                 self.io.poll_io(Direction::Write, cx, &mut write, short)
+            }
+        }
+
+        impl std::fmt::Debug for $stream {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($stream))
+                    .field("local", &self.local_addr().ok())
+                    .field("peer", &self.peer_addr().ok())
+                    .finish()
             }
         }
 
@@ -352,7 +385,98 @@ macro_rules! stream {
                 drop(write);
                 Ok(std::sync::Arc::into_inner(self.0).expect("the write half was just dropped"))
             }
+
+            /// Waits until there is data to read, or the peer has closed the connection.
+            ///
+            /// Errors and cancel safety are those of the stream's method.
+            pub async fn readable(&self) -> std::io::Result<()> {
+                self.0.readable().await
+            }
+
+            /// Tries to read, without waiting; the same as the stream's method.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock` if there is nothing to read; otherwise any error from the operating system.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// let (ours, theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
+            /// let (read, _write) = ours.into_split();
+            /// let (_read, write) = theirs.into_split();
+            /// write.try_write(b"hello")?;
+            /// assert_eq!(read.try_read(&mut [0; 8])?, 5);
+            /// # std::io::Result::Ok(())
+            /// ```
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.0.try_read(buf)
+            }
+
+            /// Tries to read into several buffers, without waiting; the same as the stream's method.
+            ///
+            /// # Errors
+            ///
+            /// The same as [`try_read`](Self::try_read).
+            pub fn try_read_vectored(
+                &self,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::io::Result<usize> {
+                self.0.try_read_vectored(bufs)
+            }
         }
+
+        impl $write_half {
+            /// Drops the half without shutting down the write direction: the connection stays open as
+            /// long as the read half lives.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use std::io::ErrorKind;
+            ///
+            /// let (ours, theirs) = loopgroup::net::UnixStream::pair()?; // a TcpStream does the same
+            /// let (_read, write) = ours.into_split();
+            /// write.forget();
+            /// let nothing = theirs.try_read(&mut [0]).unwrap_err();
+            /// assert_eq!(nothing.kind(), ErrorKind::WouldBlock); // not the end of the stream
+            /// # std::io::Result::Ok(())
+            /// ```
+            pub fn forget(mut self) {
+                self.open = false;
+            }
+
+            /// Waits until there is room to write, or the peer has closed the connection.
+            ///
+            /// Errors and cancel safety are those of the stream's method.
+            pub async fn writable(&self) -> std::io::Result<()> {
+                self.stream.writable().await
+            }
+
+            /// Tries to write, without waiting; the same as the stream's method.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock` if there is no room; otherwise any error from the operating system.
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.stream.try_write(buf)
+            }
+
+            /// Tries to write several buffers, without waiting; the same as the stream's method.
+            ///
+            /// # Errors
+            ///
+            /// The same as [`try_write`](Self::try_write).
+            pub fn try_write_vectored(
+                &self,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::io::Result<usize> {
+                self.stream.try_write_vectored(bufs)
+            }
+        }
+
+        stream!(@half $read_half, $stream, $addr);
+        stream!(@half $write_half, $stream, $addr);
 
         impl AsRef<$stream> for $read_half {
             fn as_ref(&self) -> &$stream {
@@ -376,6 +500,36 @@ macro_rules! stream {
 
         stream!(@read $read_half, |this| &mut &*this.0);
         stream!(@write $write_half, |this| &mut &*this.stream);
+    };
+
+    (@half $half:ident, $stream:ident, $addr:ty) => {
+        impl $half {
+            /// Waits until the stream is ready for one of the interests at least, and returns what it is
+            /// ready for, of these.
+            ///
+            /// Errors and cancel safety are those of the stream's method.
+            pub async fn ready(&self, interest: Interest) -> std::io::Result<crate::io::Ready> {
+                <Self as AsRef<$stream>>::as_ref(self).ready(interest).await
+            }
+
+            /// Returns the address of the peer.
+            ///
+            /// # Errors
+            ///
+            /// Returns any error from the operating system.
+            pub fn peer_addr(&self) -> std::io::Result<$addr> {
+                <Self as AsRef<$stream>>::as_ref(self).peer_addr()
+            }
+
+            /// Returns the local address.
+            ///
+            /// # Errors
+            ///
+            /// Returns any error from the operating system.
+            pub fn local_addr(&self) -> std::io::Result<$addr> {
+                <Self as AsRef<$stream>>::as_ref(self).local_addr()
+            }
+        }
     };
 
     (@delegate $type:ident, |$this:ident| $inner:expr) => {

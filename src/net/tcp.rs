@@ -8,25 +8,23 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::io::{AsyncRead, AsyncWrite};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
-use crate::net::addr::{ToSocketAddrs, try_each, try_each_with_limit};
+use crate::net::addr::{ToSocketAddrs, try_each};
+use crate::net::address_error::cannot_bind;
+use crate::net::connect::{connect, connect_within};
 use crate::net::incoming::Incoming;
+use crate::net::socket::{descriptors, socket, try_from_std};
 use crate::net::stream::{requested, stream, write, write_vectored};
+use crate::net::tcp_options::tcp_options;
 use crate::reactor::direction::Direction;
 
 /// The default backlog of a listener; the system may allow fewer connections.
 pub(super) const BACKLOG: usize = 1024;
-
-/// The largest option value that the system accepts. Options are C ints: truncation of a larger value may
-/// give 0.
-const MAX_OPTION: usize = i32::MAX as usize;
-/// The time limit for each address but the last.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// A TCP listener.
 ///
@@ -78,9 +76,13 @@ impl TcpListener {
         if reuse_port {
             socket.set_reuse_port(true)?;
         }
-        socket.bind(&address.into()).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
-        })?;
+        let bound = socket.bind(&address.into());
+        bound.map_err(|error| cannot_bind(address, error))?;
+        TcpListener::listen_socket(socket, backlog)
+    }
+
+    /// Listens on a socket that is bound and non-blocking.
+    pub(super) fn listen_socket(socket: Socket, backlog: usize) -> io::Result<TcpListener> {
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         Ok(TcpListener::from_nonblocking(socket.into()))
     }
@@ -132,6 +134,31 @@ impl TcpListener {
         accepted
             .await
             .map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
+    }
+
+    /// Tries to accept a connection, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; otherwise the same as [`accept`](TcpListener::accept).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::TcpListener;
+    /// use std::io::ErrorKind;
+    ///
+    /// let listener = TcpListener::try_from(std::net::TcpListener::bind("127.0.0.1:0")?)?;
+    /// assert_eq!(listener.try_accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(listener.try_accept()?.1, client.local_addr()?);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accepted = self
+            .io
+            .try_io(Interest::READABLE, |listener| listener.accept());
+        accepted.map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
     }
 
     /// Polls for a connection; only the waker of the last call is woken. See [an
@@ -204,9 +231,11 @@ pub struct TcpStream {
     io: Registered<std::net::TcpStream>,
 }
 
+socket!(TcpStream, std::net::TcpStream);
 stream!(
     TcpStream,
     std::net::TcpStream,
+    SocketAddr,
     OwnedReadHalf,
     OwnedWriteHalf,
     Short::Yes
@@ -215,30 +244,80 @@ stream!(
 impl TcpStream {
     /// Connects to the first address that accepts the connection; host names are resolved off the loop.
     ///
-    /// With several addresses, each attempt but the last is limited to 5 s; the last has the system's own
-    /// timeout.
+    /// The addresses of a host name are tried as RFC 8305 (Happy Eyeballs) says: IPv6 and IPv4 take turns,
+    /// the next attempt begins when the last one fails, and after 250 ms at the latest, and the first
+    /// connection wins. A list of addresses is tried in its order; each attempt but the last is limited to
+    /// 5 s. The last attempt, and a connect to one address, have the system's own timeout;
+    /// [`connect_timeout`](TcpStream::connect_timeout) sets another one.
     ///
     /// # Errors
     ///
-    /// Returns the operating system's error for the last address.
+    /// For one given address, returns the error of the operating system, which has a
+    /// [`raw_os_error`](io::Error::raw_os_error). For a host name or a list, returns a
+    /// [`ConnectError`](crate::net::ConnectError) that names every address and its error; its kind and its
+    /// source are those of the last address. (An `io::Error` cannot have both a number and a text of its
+    /// own.)
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a pending connection attempt is abandoned.
+    /// Cancel safe: pending connection attempts are abandoned, and their sockets closed.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
-        try_each_with_limit(&address, CONNECT_LIMIT, |address| async move {
-            budget::proceed_and_spend().await;
-            let socket = stream_socket(address)?;
-            match socket.connect(&address.into()) {
-                Ok(()) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-                Err(error) => return Err(error),
-            }
-            let stream = TcpStream::from_nonblocking(socket.into());
-            stream.connected().await?;
-            Ok(stream)
-        })
-        .await
+        connect(&address, TcpStream::connect_to).await
+    }
+
+    /// Connects like [`connect`](TcpStream::connect), within `limit`: the look-up of a host name and all
+    /// attempts together.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut`, with a text that names the address, if the time has passed; `InvalidInput` if the limit
+    /// is zero; otherwise the same as [`connect`](TcpStream::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: pending connection attempts are abandoned, and their sockets closed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    ///
+    /// loopgroup::run(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let address = listener.local_addr()?;
+    ///     let stream = TcpStream::connect_timeout(address, Duration::from_secs(2)).await?;
+    ///     assert_eq!(stream.peer_addr()?, address);
+    ///     std::io::Result::Ok(())
+    /// })??;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub async fn connect_timeout<A: ToSocketAddrs>(
+        address: A,
+        limit: Duration,
+    ) -> io::Result<TcpStream> {
+        connect_within(limit, &address, TcpStream::connect_to).await
+    }
+
+    async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+        // Before the socket is created: a task that retries without descriptors yields as well.
+        budget::proceed_and_spend().await;
+        TcpStream::connect_socket(stream_socket(address)?, address).await
+    }
+
+    /// Connects a socket that is non-blocking; the caller spends budget.
+    pub(super) async fn connect_socket(
+        socket: Socket,
+        address: SocketAddr,
+    ) -> io::Result<TcpStream> {
+        match socket.connect(&address.into()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let stream = TcpStream::from_nonblocking(socket.into());
+        stream.connected().await?;
+        Ok(stream)
     }
 
     /// Waits until a pending connect has succeeded or failed.
@@ -276,179 +355,49 @@ impl TcpStream {
         self.io.io(Direction::Read, |stream| stream.peek(buf)).await
     }
 
-    /// Returns the address of the peer.
+    /// Polls to read without consuming. It shares its waker with the reads of this stream: only the last
+    /// task that polls is woken.
     ///
     /// # Errors
     ///
     /// Returns any error from the operating system.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let peek = |stream: &std::net::TcpStream| stream.peek(buf);
+        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
     }
 
-    /// Returns the local address.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
-    }
-
-    /// Sets `TCP_NODELAY`: small writes are sent immediately. [Example](crate::guide::sockets#options)
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system; the same holds for all options below.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.io.get_ref().set_nodelay(nodelay)
-    }
-
-    /// Returns `TCP_NODELAY`.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn nodelay(&self) -> io::Result<bool> {
-        self.io.get_ref().nodelay()
-    }
-
-    /// Sets the time to live of outgoing packets (`IP_TTL`). [Example](crate::guide::sockets#options)
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.io.get_ref().set_ttl(ttl)
-    }
-
-    /// Returns the time to live of outgoing packets.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.io.get_ref().ttl()
-    }
-
-    /// Sets `SO_LINGER`: how long closing waits for unsent data; `Some(ZERO)` resets the connection.
-    /// [Example](crate::guide::sockets#options)
-    ///
-    /// Dropping the stream closes it, and the close blocks although the socket is non-blocking: with any
-    /// time other than zero, do not drop the stream on a loop. The system counts whole seconds: fractions
-    /// are rounded up, and values beyond its range are clamped.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        self.options().set_linger(linger.map(whole_seconds))
-    }
-
-    /// Returns `SO_LINGER`.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn linger(&self) -> io::Result<Option<Duration>> {
-        self.options().linger()
-    }
-
-    /// Sends keep-alive probes after the connection was idle for this long, rounded up to whole seconds;
-    /// `None` turns them off. [Example](crate::guide::sockets#options)
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system, for example for a time that is zero or too long
-    /// (Linux: more than 32,767 s); nothing is changed then.
-    pub fn set_keepalive(&self, idle: Option<Duration>) -> io::Result<()> {
-        let Some(idle) = idle else {
-            return self.options().set_keepalive(false);
-        };
-        let before = self.keepalive()?;
-        let probes = TcpKeepalive::new().with_time(whole_seconds(idle));
-        let set = self.options().set_tcp_keepalive(&probes);
-        if set.is_err() {
-            // The call enables the probes before it sets the time.
-            self.options().set_keepalive(before)?;
-        }
-        set
-    }
-
-    /// Returns whether keep-alive probes are sent.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn keepalive(&self) -> io::Result<bool> {
-        self.options().keepalive()
-    }
-
-    /// Sets the size of the system's receive buffer, in bytes. [Example](crate::guide::sockets#options)
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.options().set_recv_buffer_size(bytes.min(MAX_OPTION))
-    }
-
-    /// Returns the size of the system's receive buffer, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn recv_buffer_size(&self) -> io::Result<usize> {
-        self.options().recv_buffer_size()
-    }
-
-    /// Sets the size of the system's send buffer, in bytes. [Example](crate::guide::sockets#options)
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn set_send_buffer_size(&self, bytes: usize) -> io::Result<()> {
-        self.options().set_send_buffer_size(bytes.min(MAX_OPTION))
-    }
-
-    /// Returns the size of the system's send buffer, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn send_buffer_size(&self) -> io::Result<usize> {
-        self.options().send_buffer_size()
-    }
-
-    fn options(&self) -> SockRef<'_> {
+    pub(super) fn options(&self) -> SockRef<'_> {
         SockRef::from(self.io.get_ref())
     }
 }
 
-impl fmt::Debug for TcpStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TcpStream")
-            .field("local", &self.local_addr().ok())
-            .field("peer", &self.peer_addr().ok())
-            .finish()
+tcp_options!(TcpStream);
+
+impl OwnedReadHalf {
+    /// Reads without consuming; the same as [`TcpStream::peek`].
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is consumed.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.as_ref().peek(buf).await
     }
 }
 
-/// Creates a socket for `address`: not bound, not connected, non-blocking and close-on-exec.
 fn stream_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    new_socket(Domain::for_address(address))
+}
+
+/// Creates a socket: not bound, not connected, non-blocking and close-on-exec.
+pub(super) fn new_socket(domain: Domain) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// Rounds up to whole seconds: rounded down to zero, a linger time would mean a reset.
-fn whole_seconds(time: Duration) -> Duration {
-    let fraction = u64::from(time.subsec_nanos() > 0);
-    let seconds = time.as_secs().saturating_add(fraction);
-    Duration::from_secs(seconds.min(MAX_OPTION as u64))
-}
-
-descriptors!(TcpListener, TcpStream);
+descriptors!(TcpListener);
+try_from_std!(TcpListener, std::net::TcpListener);

@@ -1,14 +1,16 @@
 //! UDP sockets, connected or not.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 
 use crate::event_loop::budget;
-use crate::event_loop::handle::EventLoop;
 use crate::io::interest::Interest;
-use crate::io::registered::Registered;
+use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
+use crate::net::address_error::cannot_bind;
+use crate::net::datagram::datagram;
+use crate::net::socket::socket;
 use crate::reactor::direction::Direction;
 
 /// A UDP socket.
@@ -36,6 +38,9 @@ pub struct UdpSocket {
     io: Registered<std::net::UdpSocket>,
 }
 
+socket!(UdpSocket, std::net::UdpSocket);
+datagram!(UdpSocket, std::net::UdpSocket, SocketAddr);
+
 impl UdpSocket {
     /// Binds to the first address that can be bound.
     ///
@@ -55,28 +60,10 @@ impl UdpSocket {
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
         try_each(&address, |address| async move {
             budget::proceed_and_spend().await;
-            let socket = std::net::UdpSocket::bind(address).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
-            })?;
-            UdpSocket::from_std(socket)
+            let bound = std::net::UdpSocket::bind(address);
+            UdpSocket::from_std(bound.map_err(|error| cannot_bind(address, error))?)
         })
         .await
-    }
-
-    /// Converts a standard library socket and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be made non-blocking.
-    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
-        Ok(UdpSocket {
-            io: Registered::new(socket)?,
-        })
-    }
-
-    /// Converts into the standard library's socket, which stays non-blocking.
-    pub fn into_std(self) -> std::net::UdpSocket {
-        self.io.into_inner()
     }
 
     /// Returns the standard library's socket, to set options.
@@ -94,24 +81,6 @@ impl UdpSocket {
     /// ```
     pub fn as_std(&self) -> &std::net::UdpSocket {
         self.io.get_ref()
-    }
-
-    /// Returns the local address that this socket is bound to.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
-    }
-
-    /// Returns the address of the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected` if the socket is not connected.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
     }
 
     /// Connects to a peer: `send` sends to it, and only its datagrams are received.
@@ -148,21 +117,6 @@ impl UdpSocket {
         .await
     }
 
-    /// Sends a datagram to the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system; `ConnectionRefused` may refer to an earlier datagram.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the datagram is sent whole or not at all.
-    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.io
-            .io(Direction::Write, |socket| socket.send(buf))
-            .await
-    }
-
     /// Sends a datagram to an address.
     ///
     /// # Errors
@@ -195,53 +149,6 @@ impl UdpSocket {
         .await
     }
 
-    /// Receives a datagram from the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: no datagram is lost.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::net::UdpSocket;
-    ///
-    /// loopgroup::run(async {
-    ///     let (one, other) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
-    ///     one.connect(other.local_addr()?).await?;
-    ///     other.connect(one.local_addr()?).await?;
-    ///     let (sent, received) = futures::join!(one.send(b"hello"), async {
-    ///         let mut buf = [0; 8];
-    ///         other.recv(&mut buf).await.map(|n| buf[..n].to_vec())
-    ///     });
-    ///     assert_eq!((sent?, received?), (5, b"hello".to_vec()));
-    ///     std::io::Result::Ok(())
-    /// })??;
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.io.io(Direction::Read, |socket| socket.recv(buf)).await
-    }
-
-    /// Receives a datagram and returns the address of its sender.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: no datagram is lost.
-    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.io
-            .io(Direction::Read, |socket| socket.recv_from(buf))
-            .await
-    }
-
     /// Receives a datagram without removing it from the queue.
     ///
     /// # Errors
@@ -272,97 +179,92 @@ impl UdpSocket {
             .io(Direction::Read, |socket| socket.peek_from(buf))
             .await
     }
-
-    /// Waits until there is a datagram to receive.
+    /// Tries to send a datagram to an address, without waiting.
     ///
     /// # Errors
     ///
-    /// The same as [`Registered::readable`].
-    pub async fn readable(&self) -> io::Result<()> {
-        self.io.readable().await
+    /// `WouldBlock` if there is no room: wait with [`writable`](UdpSocket::writable), and try again.
+    /// Otherwise any error from the operating system.
+    pub fn try_send_to(&self, buf: &[u8], address: SocketAddr) -> io::Result<usize> {
+        self.io
+            .try_io(Interest::WRITABLE, |socket| socket.send_to(buf, address))
     }
 
-    /// Waits until there is room to send a datagram.
+    /// Polls to send a datagram to an address; of the tasks that poll to send, only the last is woken.
     ///
     /// # Errors
     ///
-    /// The same as [`Registered::readable`].
-    pub async fn writable(&self) -> io::Result<()> {
-        self.io.writable().await
-    }
-
-    /// Tries an operation on the standard library's socket; see [`Registered::try_io`].
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{io::Interest, net::UdpSocket};
-    /// use std::io::ErrorKind;
-    ///
-    /// loopgroup::run(async {
-    ///     let (one, other) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
-    ///     one.writable().await?;
-    ///     one.send_to(b"hello", other.local_addr()?).await?;
-    ///     let mut buf = [0; 8];
-    ///     loop {
-    ///         other.readable().await?;
-    ///         match other.try_io(Interest::READABLE, |socket| socket.recv(&mut buf)) {
-    ///             Err(error) if error.kind() == ErrorKind::WouldBlock => continue, // readiness is a hint
-    ///             received => return received,
-    ///         }
-    ///     }
-    /// })
-    /// .map(|received| assert_eq!(received.unwrap(), 5))?;
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn try_io<R>(
+    /// Returns any error from the operating system.
+    pub fn poll_send_to(
         &self,
-        interest: Interest,
-        operation: impl FnOnce(&std::net::UdpSocket) -> io::Result<R>,
-    ) -> io::Result<R> {
-        self.io.try_io(interest, operation)
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        address: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        let send = |socket: &std::net::UdpSocket| socket.send_to(buf, address);
+        self.io.poll_io(Direction::Write, cx, send, |_| Short::No)
     }
 
-    /// Returns the loop that the socket is registered with, if any.
-    pub fn event_loop(&self) -> Option<EventLoop> {
-        self.io.event_loop()
-    }
-
-    /// Moves the socket to another loop.
+    /// Receives a datagram from the connected peer without removing it from the queue.
     ///
     /// # Errors
     ///
-    /// The same as [`Registered::migrate_to`].
+    /// Returns any error from the operating system.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is consumed.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.io.io(Direction::Read, |socket| socket.peek(buf)).await
+    }
+
+    /// Polls for the next datagram of the connected peer without removing it from the queue; of the tasks
+    /// that poll to receive, only the last is woken.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let peek = |socket: &std::net::UdpSocket| socket.peek(buf);
+        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
+    }
+
+    /// Polls for the next datagram without removing it from the queue; of the tasks that poll to receive,
+    /// only the last is woken.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn poll_peek_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        let peek = |socket: &std::net::UdpSocket| socket.peek_from(buf);
+        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
+    }
+
+    /// Tries to peek at the next datagram, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; otherwise any error from the operating system.
     ///
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{EventLoopGroup, net::UdpSocket};
+    /// use loopgroup::net::UdpSocket;
     ///
-    /// let group = EventLoopGroup::new(2)?;
-    /// let home = group.block_on(async {
-    ///     let mut socket = UdpSocket::bind("127.0.0.1:0").await?;
-    ///     socket.migrate_to(&group.loops()[1]).await?;
-    ///     std::io::Result::Ok(socket.event_loop())
-    /// })?;
-    /// assert_eq!(home.as_ref(), Some(&group.loops()[1]));
+    /// let socket = UdpSocket::try_from(std::net::UdpSocket::bind("127.0.0.1:0")?)?;
+    /// let own = socket.local_addr()?;
+    /// socket.try_send_to(b"hello", own)?;
+    /// let mut buf = [0; 8];
+    /// assert_eq!(socket.try_peek_from(&mut buf)?, (5, own)); // still there
+    /// assert_eq!(socket.try_recv_from(&mut buf)?, (5, own));
     /// # std::io::Result::Ok(())
     /// ```
-    pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        self.io.migrate_to(event_loop).await
+    pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.io
+            .try_io(Interest::READABLE, |socket| socket.peek_from(buf))
     }
 }
-
-impl fmt::Debug for UdpSocket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UdpSocket")
-            .field(&self.local_addr())
-            .finish()
-    }
-}
-
-descriptors!(UdpSocket);

@@ -1,10 +1,7 @@
 //! Unix domain streams and listeners.
 
-#[cfg(target_os = "linux")]
-use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
@@ -19,8 +16,11 @@ use crate::event_loop::handle::EventLoop;
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::io::waiter::Waiter;
+use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
+use crate::net::socket::{descriptors, socket, try_from_std};
 use crate::net::stream::{requested, stream, write, write_vectored};
+use crate::net::unix_addr::{Shown, from_path, to_sock_addr};
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
 
@@ -53,9 +53,11 @@ pub struct UnixStream {
     io: Registered<net::UnixStream>,
 }
 
+socket!(UnixStream, net::UnixStream);
 stream!(
     UnixStream,
     net::UnixStream,
+    SocketAddr,
     UnixOwnedReadHalf,
     UnixOwnedWriteHalf,
     Short::No
@@ -87,17 +89,8 @@ impl UnixStream {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<UnixStream> {
-        let path = path.as_ref();
-        let bytes = path.as_os_str().as_bytes();
-        // A leading zero byte makes it an abstract name. Anywhere else the system would truncate the path
-        // there, and connect to a different listener.
-        if bytes.contains(&0) && !bytes.starts_with(&[0]) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a path must not contain a zero byte",
-            ));
-        }
-        UnixStream::connect_to(SockAddr::unix(path)?).await
+        let address = from_path(path.as_ref())?;
+        UnixStream::connect_addr(&address).await
     }
 
     /// Connects to the listener at `address`, which may be an abstract one.
@@ -127,13 +120,17 @@ impl UnixStream {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
-        UnixStream::connect_to(to_sock_addr(address)?).await
+        let address = to_sock_addr(address)?;
+        // Before the socket is created: a task that retries without descriptors yields as well.
+        budget::proceed_and_spend().await;
+        UnixStream::connect_socket(new_socket(Type::STREAM)?, address).await
     }
 
-    async fn connect_to(address: SockAddr) -> io::Result<UnixStream> {
-        budget::proceed_and_spend().await;
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
+    /// Connects a socket that is non-blocking; the caller spends budget.
+    pub(super) async fn connect_socket(
+        socket: Socket,
+        address: SockAddr,
+    ) -> io::Result<UnixStream> {
         let mut backoff = Backoff::new();
         loop {
             match socket.connect(&address) {
@@ -170,33 +167,6 @@ impl UnixStream {
         let (one, other) = net::UnixStream::pair()?;
         Ok((UnixStream::from_std(one)?, UnixStream::from_std(other)?))
     }
-
-    /// Returns the address of the peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
-    }
-
-    /// Returns the local address.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
-    }
-}
-
-impl fmt::Debug for UnixStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnixStream")
-            .field("local", &self.local_addr().ok())
-            .field("peer", &self.peer_addr().ok())
-            .finish()
-    }
 }
 
 /// A Unix domain listener.
@@ -230,15 +200,17 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens at `path`, which must not exist yet.
+    /// Listens at `path`, which must not exist yet; a path that begins with a zero byte is an abstract name
+    /// (Linux), which needs no file.
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system, such as `AddrInUse` or a path that is too long.
+    /// Returns any error from the operating system, such as `AddrInUse`, with the path; `InvalidInput` for
+    /// a path that is too long, or for a zero byte within it.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         let path = path.as_ref();
-        let bound = net::UnixListener::bind(path);
-        UnixListener::from_std(bound.map_err(|error| cannot_bind(path.display(), &error))?)
+        let bound = from_path(path).and_then(|address| net::UnixListener::bind_addr(&address));
+        UnixListener::from_std(bound.map_err(|error| cannot_bind(Shown(path), error))?)
     }
 
     /// Listens at `address`, which may be an abstract one (the standard library's `from_abstract_name`).
@@ -262,7 +234,7 @@ impl UnixListener {
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
         let bound = net::UnixListener::bind_addr(address);
         UnixListener::from_std(
-            bound.map_err(|error| cannot_bind(format_args!("{address:?}"), &error))?,
+            bound.map_err(|error| cannot_bind(format_args!("{address:?}"), error))?,
         )
     }
 
@@ -305,6 +277,18 @@ impl UnixListener {
     pub async fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
         let accepted = self.io.io(Direction::Read, |listener| listener.accept());
         accepted.await.map(accepted_stream)
+    }
+
+    /// Tries to accept a connection, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; otherwise the same as [`accept`](UnixListener::accept).
+    pub fn try_accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let accepted = self
+            .io
+            .try_io(Interest::READABLE, |listener| listener.accept());
+        accepted.map(accepted_stream)
     }
 
     /// Polls for a connection; only the waker of the last call is woken.
@@ -409,31 +393,12 @@ impl Stream for UnixIncoming<'_> {
     }
 }
 
-/// Adds the path or address to an error of `bind`.
-pub(super) fn cannot_bind(address: impl fmt::Display, error: &io::Error) -> io::Error {
-    let text = format!("cannot bind {address}: {error}");
-    io::Error::new(error.kind(), text)
+/// Creates a socket: not bound, not connected, non-blocking and close-on-exec.
+pub(super) fn new_socket(kind: Type) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, kind, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
-/// Converts an address that has a name.
-fn to_sock_addr(address: &SocketAddr) -> io::Result<SockAddr> {
-    if let Some(path) = address.as_pathname() {
-        return SockAddr::unix(path);
-    }
-    #[cfg(target_os = "linux")]
-    if let Some(name) = std::os::linux::net::SocketAddrExt::as_abstract_name(address) {
-        // socket2 takes a path that begins with a NUL byte for an abstract name.
-        let path = [b"\0", name].concat();
-        return SockAddr::unix(OsStr::from_bytes(&path));
-    }
-    Err(unnamed_address())
-}
-
-pub(super) fn unnamed_address() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "this Unix socket address has no name: no socket can be reached by it",
-    )
-}
-
-descriptors!(UnixListener, UnixStream);
+descriptors!(UnixListener);
+try_from_std!(UnixListener, net::UnixListener);

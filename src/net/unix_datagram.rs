@@ -1,18 +1,23 @@
 //! Unix domain datagram sockets.
 
-use std::fmt;
 use std::io;
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
+use std::task::{Context, Poll};
 
-use crate::event_loop::handle::EventLoop;
 use crate::io::interest::Interest;
-use crate::io::registered::Registered;
+use crate::io::registered::{Registered, Short};
+use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
-use crate::net::unix::{cannot_bind, unnamed_address};
+use crate::net::datagram::datagram;
+use crate::net::socket::socket;
+use crate::net::unix_addr::{Shown, from_path, require_name};
 use crate::reactor::direction::Direction;
 
 /// A Unix domain datagram socket.
+///
+/// Any number of tasks may send and receive on one socket concurrently. `writable` waits for room in this
+/// socket; the queue of the receiver may still be full.
 ///
 /// # Examples
 ///
@@ -32,12 +37,17 @@ pub struct UnixDatagram {
     io: Registered<net::UnixDatagram>,
 }
 
+socket!(UnixDatagram, net::UnixDatagram);
+datagram!(UnixDatagram, net::UnixDatagram, SocketAddr);
+
 impl UnixDatagram {
-    /// Binds to `path`, which must not exist yet.
+    /// Binds to `path`, which must not exist yet; a path that begins with a zero byte is an abstract name
+    /// (Linux), here and wherever this socket takes a path.
     ///
     /// # Errors
     ///
-    /// Returns any error from the operating system, such as `AddrInUse`.
+    /// Returns any error from the operating system, such as `AddrInUse`, with the path; `InvalidInput` for
+    /// a path that is too long, or for a zero byte within it.
     ///
     /// # Examples
     ///
@@ -63,8 +73,8 @@ impl UnixDatagram {
     /// ```
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         let path = path.as_ref();
-        let bound = net::UnixDatagram::bind(path);
-        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(path.display(), &error))?)
+        let bound = from_path(path).and_then(|address| net::UnixDatagram::bind_addr(&address));
+        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(Shown(path), error))?)
     }
 
     /// Binds to `address`, which may be an abstract one.
@@ -93,7 +103,7 @@ impl UnixDatagram {
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
         let bound = net::UnixDatagram::bind_addr(address);
-        let with_address = |error| cannot_bind(format_args!("{address:?}"), &error);
+        let with_address = |error| cannot_bind(format_args!("{address:?}"), error);
         UnixDatagram::from_std(bound.map_err(with_address)?)
     }
 
@@ -130,50 +140,13 @@ impl UnixDatagram {
         Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
     }
 
-    /// Converts a standard library socket and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be made non-blocking.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::net::UnixDatagram;
-    ///
-    /// let socket = UnixDatagram::from_std(std::os::unix::net::UnixDatagram::unbound()?)?;
-    /// assert!(socket.event_loop().is_none()); // registered when it first waits
-    /// let back: std::os::unix::net::UnixDatagram = socket.into_std();
-    /// assert!(back.local_addr()?.is_unnamed());
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
-        Ok(UnixDatagram {
-            io: Registered::new(socket)?,
-        })
-    }
-
-    /// Converts into the standard library's socket, which stays non-blocking.
-    pub fn into_std(self) -> net::UnixDatagram {
-        self.io.into_inner()
-    }
-
-    /// Returns the local address that this socket is bound to.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().local_addr()
-    }
-
     /// Connects to the socket at `path`.
     ///
     /// # Errors
     ///
     /// Returns any error from the operating system.
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.io.get_ref().connect(path)
+        self.connect_addr(&from_path(path.as_ref())?)
     }
 
     /// Connects to the socket at `address`, which may be an abstract one.
@@ -186,21 +159,6 @@ impl UnixDatagram {
         self.io.get_ref().connect_addr(address)
     }
 
-    /// Sends a datagram to the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the datagram is sent whole or not at all.
-    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.io
-            .io(Direction::Write, |socket| socket.send(buf))
-            .await
-    }
-
     /// Sends a datagram to the socket at `path`.
     ///
     /// # Errors
@@ -211,9 +169,8 @@ impl UnixDatagram {
     ///
     /// Cancel safe: the datagram is sent whole or not at all.
     pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
-        let path = path.as_ref();
-        self.send_with_backoff(|socket| socket.send_to(buf, path))
-            .await
+        let address = from_path(path.as_ref())?;
+        self.send_to_addr(buf, &address).await
     }
 
     /// Sends a datagram to the socket at `address`, such as the sender of a received datagram.
@@ -230,6 +187,44 @@ impl UnixDatagram {
         require_name(address)?;
         self.send_with_backoff(|socket| socket.send_to_addr(buf, address))
             .await
+    }
+
+    /// Tries to send a datagram to the socket at `path`, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if this socket has no room, or if the queue of the receiver is full. The system does
+    /// not report when the queue has room, and [`writable`](UnixDatagram::writable) does not wait for it:
+    /// use [`send_to`](UnixDatagram::send_to), or try again after a delay. Otherwise the same errors as
+    /// [`send_to`](UnixDatagram::send_to).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::UnixDatagram;
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-try", std::process::id()));
+    /// let server = UnixDatagram::bind(&path)?;
+    /// UnixDatagram::unbound()?.try_send_to(b"hello", &path)?;
+    /// assert_eq!(server.try_recv(&mut [0; 8])?, 5);
+    /// std::fs::remove_file(&path)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn try_send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        let address = from_path(path.as_ref())?;
+        require_name(&address)?;
+        // A full queue elsewhere says nothing about this socket: its readiness stays.
+        let send = |socket: &net::UnixDatagram| Ok(socket.send_to_addr(buf, &address));
+        self.io.try_io(Interest::WRITABLE, send)?
+    }
+
+    /// Shuts down the receiving half, the sending half, or both.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system; `NotConnected` if the socket is not connected.
+    pub fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
+        self.io.get_ref().shutdown(how)
     }
 
     /// Sends to a socket that this one is not connected to; retries after a delay while its queue is
@@ -252,122 +247,4 @@ impl UnixDatagram {
             }
         }
     }
-
-    /// Receives a datagram from the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: no datagram is lost.
-    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.io.io(Direction::Read, |socket| socket.recv(buf)).await
-    }
-
-    /// Receives a datagram and returns the address of its sender.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: no datagram is lost.
-    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.io
-            .io(Direction::Read, |socket| socket.recv_from(buf))
-            .await
-    }
-
-    /// Returns the address of the connected peer.
-    ///
-    /// # Errors
-    ///
-    /// Returns any error from the operating system; `NotConnected` if the socket is not connected.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.io.get_ref().peer_addr()
-    }
-
-    /// Waits until there is a datagram to receive; fails like [`recv`](UnixDatagram::recv).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is consumed.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.io.readable().await
-    }
-
-    /// Waits until the socket has room to send; fails like [`send`](UnixDatagram::send). The queue of the
-    /// receiver may still be full.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: nothing is consumed.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.io.writable().await
-    }
-
-    /// Tries an operation on the standard library's socket if that is, or may be, ready for it.
-    ///
-    /// # Errors
-    ///
-    /// `WouldBlock` if the socket is not ready; otherwise the error of `operation`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{io::Interest, net::UnixDatagram};
-    ///
-    /// let text = loopgroup::run(async {
-    ///     let (one, other) = UnixDatagram::pair()?;
-    ///     one.send(b"hello").await?;
-    ///     other.readable().await?;
-    ///     let mut buf = [0; 8];
-    ///     let len = other.try_io(Interest::READABLE, |socket| socket.recv(&mut buf))?;
-    ///     std::io::Result::Ok(buf[..len].to_vec())
-    /// })??;
-    /// assert_eq!(text, b"hello");
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn try_io<R>(
-        &self,
-        interest: Interest,
-        operation: impl FnOnce(&net::UnixDatagram) -> io::Result<R>,
-    ) -> io::Result<R> {
-        self.io.try_io(interest, operation)
-    }
-
-    /// Moves the socket to another loop.
-    ///
-    /// # Errors
-    ///
-    /// Fails if that loop cannot be started, has no selector or has ended.
-    pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        self.io.migrate_to(event_loop).await
-    }
-
-    /// Returns the loop that the socket is registered with, if any.
-    pub fn event_loop(&self) -> Option<EventLoop> {
-        self.io.event_loop()
-    }
 }
-
-/// Returns an error for an unnamed address.
-fn require_name(address: &SocketAddr) -> io::Result<()> {
-    if address.is_unnamed() {
-        return Err(unnamed_address());
-    }
-    Ok(())
-}
-
-impl fmt::Debug for UnixDatagram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("UnixDatagram")
-            .field(&self.local_addr())
-            .finish()
-    }
-}
-
-descriptors!(UnixDatagram);

@@ -2,13 +2,17 @@
 
 mod adversity;
 mod bad_input;
+mod connecting;
 mod copy;
 mod crowds;
 mod datagrams;
 mod duplex;
 mod guide_promises;
 mod io_regressions;
+mod nonblocking;
+mod pipes;
 mod registered;
+mod socket_options;
 mod tcp;
 mod udp;
 mod unix;

@@ -1,0 +1,214 @@
+//! A TCP socket before it listens or connects.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use socket2::{Domain, SockRef, Socket};
+
+use crate::event_loop::budget;
+use crate::net::address_error::cannot_bind;
+use crate::net::tcp::{TcpListener, TcpStream, new_socket};
+use crate::net::tcp_options::tcp_options;
+
+/// A TCP socket that does not listen and is not connected yet, to set options that have to precede it.
+///
+/// Nothing is set at first: unlike [`TcpListener::bind`], it has no `SO_REUSEADDR`. Dropping the socket
+/// closes it.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::net::TcpSocket;
+///
+/// loopgroup::run(async {
+///     let socket = TcpSocket::new_v4()?;
+///     socket.set_reuseaddr(true)?;
+///     socket.set_recv_buffer_size(64 * 1024)?; // before the window is negotiated
+///     socket.bind("127.0.0.1:0".parse().unwrap())?;
+///     let listener = socket.listen(1024)?;
+///
+///     let socket = TcpSocket::new_v4()?;
+///     socket.bind("127.0.0.1:0".parse().unwrap())?; // from this address
+///     let stream = socket.connect(listener.local_addr()?).await?;
+///     assert!(stream.local_addr()?.ip().is_loopback());
+///     std::io::Result::Ok(())
+/// })??;
+/// # std::io::Result::Ok(())
+/// ```
+pub struct TcpSocket {
+    socket: Socket,
+}
+
+tcp_options!(TcpSocket);
+
+impl TcpSocket {
+    /// Creates an IPv4 socket.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn new_v4() -> io::Result<TcpSocket> {
+        let socket = new_socket(Domain::IPV4)?;
+        Ok(TcpSocket { socket })
+    }
+
+    /// Creates an IPv6 socket.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn new_v6() -> io::Result<TcpSocket> {
+        let socket = new_socket(Domain::IPV6)?;
+        Ok(TcpSocket { socket })
+    }
+
+    /// Converts a standard library stream that is not connected, as `socket2` makes it, and makes it
+    /// non-blocking.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be made non-blocking.
+    pub fn from_std_stream(stream: std::net::TcpStream) -> io::Result<TcpSocket> {
+        stream.set_nonblocking(true)?;
+        let socket = stream.into();
+        Ok(TcpSocket { socket })
+    }
+
+    /// Sets `SO_REUSEADDR`: an address whose old connections still linger can be bound.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system; the same holds for all options below.
+    pub fn set_reuseaddr(&self, reuse: bool) -> io::Result<()> {
+        self.socket.set_reuse_address(reuse)
+    }
+
+    /// Returns `SO_REUSEADDR`.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn reuseaddr(&self) -> io::Result<bool> {
+        self.socket.reuse_address()
+    }
+
+    /// Sets `SO_REUSEPORT`: several listeners share an address, and the system distributes connections.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn set_reuseport(&self, reuse: bool) -> io::Result<()> {
+        self.socket.set_reuse_port(reuse)
+    }
+
+    /// Returns `SO_REUSEPORT`.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn reuseport(&self) -> io::Result<bool> {
+        self.socket.reuse_port()
+    }
+
+    /// Restricts the socket to one network interface, such as `b"eth0"`; `None` removes the restriction
+    /// (`SO_BINDTODEVICE`; Linux only).
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system, for example for an interface that does not exist.
+    #[cfg(target_os = "linux")]
+    pub fn bind_device(&self, interface: Option<&[u8]>) -> io::Result<()> {
+        self.socket.bind_device(interface)
+    }
+
+    /// Returns the network interface that the socket is restricted to (Linux only).
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    #[cfg(target_os = "linux")]
+    pub fn device(&self) -> io::Result<Option<Vec<u8>>> {
+        self.socket.device()
+    }
+
+    /// Binds to a local address.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system, such as `AddrInUse`, with the address.
+    pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        let bound = self.socket.bind(&address.into());
+        bound.map_err(|error| cannot_bind(address, error))
+    }
+
+    /// Returns the local address that this socket is bound to.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let address = self.socket.local_addr()?;
+        let no_ip = || io::Error::new(io::ErrorKind::InvalidInput, "this is not a TCP socket");
+        address.as_socket().ok_or_else(no_ip)
+    }
+
+    /// Returns and clears the pending error of the socket (`SO_ERROR`).
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.take_error()
+    }
+
+    /// Listens, with room for `backlog` connections that wait for an accept; the system may allow fewer.
+    ///
+    /// # Errors
+    ///
+    /// Returns any error from the operating system.
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+        let backlog = usize::try_from(backlog).unwrap_or(usize::MAX);
+        TcpListener::listen_socket(self.socket, backlog)
+    }
+
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the operating system, which has a
+    /// [`raw_os_error`](io::Error::raw_os_error).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the attempt is abandoned, and the socket closed.
+    pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
+        budget::proceed_and_spend().await;
+        TcpStream::connect_socket(self.socket, address).await
+    }
+
+    fn options(&self) -> SockRef<'_> {
+        SockRef::from(&self.socket)
+    }
+}
+
+impl AsFd for TcpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for TcpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl fmt::Debug for TcpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TcpSocket")
+            .field(&self.local_addr())
+            .finish()
+    }
+}
