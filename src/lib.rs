@@ -108,6 +108,7 @@
 //! | spawn on one loop | [`EventLoopGroup::spawn_on`], [`EventLoop::spawn`], [`spawn_local`] |
 //! | run a closure on a loop | [`EventLoop::execute`], [`EventLoop::submit`], [`EventLoop::dispatch`] |
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
+//! | keep a `!Send` value on every loop | [`EventLoopGroup::per_loop`], [`PerLoop`] |
 //! | turn the current thread into a loop | [`run`] |
 //! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
 //! | serve TCP with a boss and workers | [`net::Server`] |
@@ -164,6 +165,7 @@ mod metrics;
 pub mod net;
 mod panic;
 mod park;
+mod per_loop;
 #[cfg(feature = "affinity")]
 mod pinning;
 mod random;
@@ -201,6 +203,7 @@ pub use event_loop::state::LoopState;
 pub use group::EventLoopGroup;
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
+pub use per_loop::{MapAll, PerLoop, PerLoopError};
 #[cfg(feature = "affinity")]
 #[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
 pub use pinning::CorePinning;
