@@ -115,7 +115,8 @@
 //! | sockets | [`net`], [`io::Registered`] |
 //! | wait for Ctrl-C or SIGTERM | `signal`, with the feature `signal` |
 //! | sleep, tick, time out | [`time`] |
-//! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
+//! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_local`] |
+//! | run a closure again and again | [`EventLoop::schedule_at_fixed_rate`], [`EventLoop::repeat`] |
 //! | observe the loops | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
 //! | test without real time | [`testing`] |
 //! | end a task when its loop shuts down | [`shutdown_requested`] |
@@ -198,6 +199,7 @@ pub use event_loop::EventLoop;
 pub use event_loop::bound::LoopBound;
 pub use event_loop::hooks::HookId;
 pub use event_loop::loop_thread::LoopThread;
+pub use event_loop::repeat::Repeat;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::LoopState;
 pub use group::EventLoopGroup;

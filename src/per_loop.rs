@@ -54,7 +54,7 @@ use crate::task::join::JoinHandle;
 /// let hits = group.per_loop(|_| Rc::new(Cell::new(0_u32))); // no lock, no atomic
 /// for index in [0, 1, 1] {
 ///     let hits = hits.clone();
-///     let task = group.spawn_on(index, async move {
+///     let task = group.loops()[index].spawn_with(|| async move {
 ///         let hits = hits.here(Rc::clone); // the value of this loop
 ///         loopgroup::yield_now().await;
 ///         hits.set(hits.get() + 1);

@@ -97,7 +97,7 @@ impl TestGroup {
     /// ```
     pub fn from_builder(seed: u64, builder: Builder) -> io::Result<TestGroup> {
         let clock = Arc::new(VirtualClock::new());
-        let builder = builder.without_io();
+        let builder = builder.without_io().seed(seed);
         let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
         let driven = (0..group.len())
             .map(|index| DrivenLoop::claim(&group, index))

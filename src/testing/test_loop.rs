@@ -106,7 +106,7 @@ impl TestLoop {
     /// ```
     pub fn from_builder(builder: Builder) -> io::Result<TestLoop> {
         let clock = Arc::new(VirtualClock::new());
-        let builder = builder.loops(1).without_io();
+        let builder = builder.loops(1).without_io().seed(0);
         let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
         let driven = DrivenLoop::claim(&group, 0);
         Ok(TestLoop {

@@ -1,5 +1,6 @@
 //! Timers and scheduled closures fire on time, in real and in virtual time.
 
+mod repeating;
 mod scheduling;
 mod timers;
 mod virtual_time;
