@@ -110,6 +110,7 @@
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
 //! | keep a `!Send` value on every loop | [`EventLoopGroup::per_loop`], [`PerLoop`] |
 //! | turn the current thread into a loop | [`run`] |
+//! | run a future with a group, and drain it | [`scope`], [`Builder::scope`] |
 //! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
 //! | serve TCP with a boss and workers | [`net::Server`] |
 //! | sockets | [`net`], [`io::Registered`] |
@@ -202,7 +203,7 @@ pub use event_loop::loop_thread::LoopThread;
 pub use event_loop::repeat::Repeat;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::LoopState;
-pub use group::EventLoopGroup;
+pub use group::{EventLoopGroup, scope};
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
 pub use per_loop::{MapAll, PerLoop, PerLoopError};

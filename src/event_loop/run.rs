@@ -354,7 +354,7 @@ impl Runner {
     }
 
     /// Notifies the group that this loop is about to wake tasks, if it was idle.
-    pub(super) fn note_busy(&mut self) {
+    pub(crate) fn note_busy(&mut self) {
         if let Mode::ShuttingDown(mode) = &mut self.mode {
             mode.note_busy(&self.local.shared);
         }
