@@ -110,6 +110,7 @@
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
 //! | keep a `!Send` value on every loop | [`EventLoopGroup::per_loop`], [`PerLoop`] |
 //! | turn the current thread into a loop | [`run`] |
+//! | drive a loop from a GUI, a game or another event loop | [`ManualLoop`] |
 //! | run a future with a group, and drain it | [`scope`], [`Builder::scope`] |
 //! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
 //! | serve TCP with a boss and workers | [`net::Server`] |
@@ -163,6 +164,7 @@ mod event_loop;
 mod group;
 pub mod guide;
 pub mod io;
+mod manual_loop;
 mod metrics;
 pub mod net;
 mod panic;
@@ -204,6 +206,7 @@ pub use event_loop::repeat::Repeat;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::LoopState;
 pub use group::{EventLoopGroup, scope};
+pub use manual_loop::{ManualLoop, Turned};
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
 pub use per_loop::{MapAll, PerLoop, PerLoopError};

@@ -189,18 +189,30 @@ impl EventLoop {
     {
         let location = Location::caller();
         let shared = self.shared();
-        let reason = if self.in_event_loop() {
-            let (runnable, task) = task::new_local(shared, future, location);
-            match shared.enqueue_made(runnable, lane, Urgency::Now) {
-                Ok(()) => return JoinHandle::of_task(task),
-                Err(reason) => reason,
+        if !self.in_event_loop() {
+            return self.refuse(RejectReason::NotOnLoop, future, location);
+        }
+        let (runnable, task) = task::new_local(shared, future, location);
+        match shared.enqueue_made(runnable, lane, Urgency::Now) {
+            Ok(()) => JoinHandle::of_task(task),
+            Err(reason) => {
+                shared.note_refusal(reason, location);
+                JoinHandle::refused(reason)
             }
-        } else {
-            let site = PanicSite::Destructor;
-            shared.panics.drop(site, Some(location), future);
-            RejectReason::NotOnLoop
-        };
+        }
+    }
+
+    /// Refuses a future, and drops it here.
+    pub(crate) fn refuse<F: Future>(
+        &self,
+        reason: RejectReason,
+        future: F,
+        location: &'static Location<'static>,
+    ) -> JoinHandle<F::Output> {
+        let shared = self.shared();
         shared.note_refusal(reason, location);
+        let site = PanicSite::Destructor;
+        shared.panics.drop(site, Some(location), future);
         JoinHandle::refused(reason)
     }
 }
