@@ -13,13 +13,13 @@
 //! ```
 //!
 //! - After a turn the loop is *stalled* or *busy*. A stalled loop is asleep in the sense of its inbox
-//!   (`sleeping` is set under the lock, with nothing inside), so the next producer rings. A busy loop has rung
-//!   its own bell. So whenever there is something to do, the descriptor is readable or the deadline of the
-//!   turn has passed.
-//! - The last poll of a turn comes after the loop fell asleep and finds nothing, or the loop is busy: what
-//!   becomes ready later is an edge, so the descriptor may be watched by edges as well as by levels. That poll
-//!   may take a ring off the selector; the producer has pushed before it rang, so the loop does not get back
-//!   to sleep and rings itself.
+//!   (`sleeping` is set under the lock, with nothing inside), so the next producer rings. A busy loop has
+//!   rung its own bell. So whenever there is something to do, the descriptor is readable or the deadline of
+//!   the turn has passed.
+//! - The last poll of a turn comes after the loop fell asleep, and finds nothing, or the loop is busy. What
+//!   becomes ready later is an edge, so the descriptor may be watched by edges as well as by levels. That
+//!   poll may take a ring off the selector; the producer has pushed before it rang, so the loop does not get
+//!   back to sleep and rings itself.
 //! - What enters the loop between turns (`spawn_local`, `enter`) pushes to its queue without a ring, so it
 //!   makes the loop busy.
 //! - The thread is the loop's thread during a call, and an ordinary thread between calls.
@@ -597,14 +597,16 @@ impl Running {
         }
         match next {
             Next::End(cause) => Ok(Step::End(cause)),
-            Next::Rest(until) => self.settle(until).map(Step::Rest),
+            Next::Rest(until) => self.settle(until, || {}).map(Step::Rest),
         }
     }
 
-    /// Leaves the loop asleep, with an empty selector, or busy.
-    fn settle(&mut self, until: Option<WaitUntil>) -> io::Result<Rest> {
+    /// Leaves the loop asleep, with an empty selector, or busy. `asleep` is called once the loop is asleep:
+    /// the poll that follows takes a ring of that moment off the selector.
+    fn settle(&mut self, until: Option<WaitUntil>, asleep: impl FnOnce()) -> io::Result<Rest> {
         let deadline = deadline(until);
         if !is_due(until) && self.runner.fall_asleep(deadline) {
+            asleep();
             self.runner.poll_now()?;
             if self.runner.fall_asleep(deadline) {
                 return Ok(Rest::Stalled(deadline));
@@ -742,5 +744,63 @@ impl Turned {
     /// Says whether the selector was replaced in this turn, so that another descriptor is to be watched.
     pub fn has_new_descriptor(&self) -> bool {
         self.new_descriptor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::unix::SourceFd;
+    use mio::{Events, Interest, Poll, Token};
+
+    fn is_readable(manual: &ManualLoop) -> bool {
+        let mut poll = Poll::new().unwrap();
+        let mut events = Events::with_capacity(1);
+        let fd = manual.as_raw_fd();
+        let registry = poll.registry();
+        registry
+            .register(&mut SourceFd(&fd), Token(0), Interest::READABLE)
+            .unwrap();
+        poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+        !events.is_empty()
+    }
+
+    /// A settled loop that settles again, with `between` at the moment after it fell asleep.
+    fn settle_with(between: impl FnOnce(&EventLoop)) -> (Rest, bool) {
+        let mut manual = ManualLoop::new().unwrap();
+        while manual.turn(Some(Duration::ZERO)).unwrap().is_busy() {}
+        assert!(!is_readable(&manual));
+        let ev = manual.event_loop().clone();
+        let running = manual.running.as_mut().unwrap();
+        let entered = context::enter_loop(running.runner.local()).unwrap();
+        running.wake_up();
+        running.rest = running.settle(None, || between(&ev)).unwrap();
+        drop(entered);
+        let rest = running.rest;
+        (rest, is_readable(&manual))
+    }
+
+    #[test]
+    fn a_ring_that_the_last_poll_takes_is_not_lost() {
+        let submit = |ev: &EventLoop| {
+            let ev = ev.clone();
+            let other = std::thread::spawn(move || ev.execute(|| ()).unwrap());
+            other.join().unwrap();
+        };
+        assert_eq!(settle_with(submit), (Rest::Busy, true));
+        let nudge = |ev: &EventLoop| {
+            let ev = ev.clone();
+            let other = std::thread::spawn(move || drop(ev.drain(Duration::from_secs(5))));
+            other.join().unwrap();
+        };
+        assert_eq!(settle_with(nudge), (Rest::Busy, true));
+        assert_eq!(settle_with(|_| {}), (Rest::Stalled(None), false));
+    }
+
+    #[test]
+    fn a_ring_that_comes_late_is_one_turn_too_many_and_no_more() {
+        // A producer that took its duty in an earlier sleep, whose work is done by now.
+        let ring = |ev: &EventLoop| ev.shared().ring_if_needed(Ring::Needed);
+        assert_eq!(settle_with(ring), (Rest::Stalled(None), false));
     }
 }

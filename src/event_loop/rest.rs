@@ -100,8 +100,8 @@ impl Runner {
         }
     }
 
-    /// Falls asleep until `deadline`, but does not wait: from here on producers ring the bell. Returns `false`
-    /// if there is work. For a loop that is driven by hand.
+    /// Falls asleep until `deadline`, but does not wait: from here on producers ring the bell. Returns
+    /// `false` if there is work. For a loop that is driven by hand.
     pub(crate) fn fall_asleep(&mut self, deadline: Option<Instant>) -> bool {
         if self.local.queued() > 0 {
             return false;

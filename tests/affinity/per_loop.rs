@@ -296,7 +296,8 @@ fn values_live_until_the_last_task_of_a_shutdown() {
 fn a_destructor_of_a_value_finds_its_own_value_gone() {
     within(|| {
         let group = group(1);
-        let own: Arc<Mutex<Option<PerLoop<Box<dyn std::any::Any>>>>> = Arc::default();
+        type Own = PerLoop<Box<dyn std::any::Any>>;
+        let own: Arc<Mutex<Option<Own>>> = Arc::default();
         let (inside, (tx, rx)) = (Arc::clone(&own), mpsc::channel());
         let values = group.per_loop(move |_| {
             let (values, tx) = (inside.lock().unwrap().take().unwrap(), tx.clone());
@@ -367,9 +368,8 @@ fn a_panic_in_a_visit_is_its_own_and_the_value_stays() {
     within(|| {
         let group = group(1);
         let values = group.per_loop(|_| Cell::new(7));
-        let error = block_on(values.on(0, |_| blow_up()))
-            .map(|()| ())
-            .unwrap_err();
+        let visit: Result<(), _> = block_on(values.on(0, |_| blow_up()));
+        let error = visit.unwrap_err();
         assert!(error.is_panic());
         assert_eq!(block_on(values.on(0, Cell::get)).unwrap(), 7);
     });
