@@ -1,5 +1,5 @@
-//! State without locks: an `Rc` shared by tasks of one loop, a loop-bound value used from outside, and a value
-//! on every loop.
+//! State without locks: an `Rc` shared by tasks of one loop, a loop-bound value used from outside, and a
+//! value on every loop.
 //!
 //!     cargo run --example local_state
 //!

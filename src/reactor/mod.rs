@@ -121,8 +121,8 @@ impl Driver {
         }
     }
 
-    /// The descriptor of the selector, which is readable while something is ready or the bell was rung; another
-    /// one after a rebuild.
+    /// The descriptor of the selector, which is readable while something is ready or the bell was rung;
+    /// another one after a rebuild.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
         match self {
             Driver::Park(_) => None,

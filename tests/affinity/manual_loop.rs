@@ -160,7 +160,7 @@ fn no_wake_of_a_task_is_lost_whoever_wakes_it() {
         let progress = progress("value");
         let mut manual = settled();
         let mut foreign = Foreign::watch(&manual);
-        // Ping-pong: each value is sent when the previous one has arrived, so that the loop sleeps in between.
+        // Each value is sent when the previous one has arrived, so that the loop sleeps in between.
         let (to_loop, mut values) = futures::channel::mpsc::unbounded::<usize>();
         let (back, answers) = mpsc::channel();
         drop(manual.spawn_local(async move {
