@@ -1,8 +1,10 @@
-//! State without locks: an `Rc` shared by tasks of one loop, and a loop-bound value used from outside.
+//! State without locks: an `Rc` shared by tasks of one loop, a loop-bound value used from outside, and a
+//! value on every loop.
 //!
 //!     cargo run --example local_state
 //!
-//! Prints `4 tasks on one loop counted to 400`, then `the map has 3 entries, dropped on its loop`.
+//! Prints `4 tasks on one loop counted to 400`, `the map has 3 entries, dropped on its loop`, and
+//! `10 tasks on [5, 5] counted without a lock`.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -49,6 +51,19 @@ fn main() -> std::io::Result<()> {
         println!("the map has {entries} entries, dropped on its loop");
     });
     drop(map);
+
+    // A value on every loop: a task uses that of its own loop, without a hop.
+    let hits = group.per_loop(|_| Cell::new(0_u32));
+    group.block_on(async {
+        for index in 0..10 {
+            let hits = hits.clone();
+            let hit = async move { hits.here(|hits| hits.set(hits.get() + 1)) };
+            let task = group.spawn_on(index % group.len(), hit);
+            task.await.expect("nobody cancels it");
+        }
+        let counts = hits.map_all(Cell::get).await.expect("the loops run");
+        println!("10 tasks on {counts:?} counted without a lock");
+    });
     group.drain(Duration::from_secs(5)).wait();
     Ok(())
 }

@@ -24,6 +24,7 @@ use crate::group::handle::EventLoopGroup;
 use crate::group::parent::{Callbacks, GroupParent, StartHook, ThreadFactory};
 use crate::metrics::gauges::Gauges;
 use crate::panic::{Contained, PanicHandler, PanicReporter, TaskPanic};
+use crate::random::Seeds;
 use crate::reactor::{Driver, Port};
 use crate::reject_policy::RejectPolicy;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, plain};
@@ -92,6 +93,8 @@ pub struct Builder {
     close_channels: CloseChannels,
     io: bool,
     clock: Clock,
+    /// `None` is another one for each group.
+    seed: Option<u64>,
 }
 
 impl Default for EventLoopGroup {
@@ -167,12 +170,19 @@ impl Builder {
             close_channels: CloseChannels::default(),
             io: true,
             clock: Clock::System,
+            seed: None,
         }
     }
 
     /// Sets the clock that the loops read.
     pub(crate) fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
+        self
+    }
+
+    /// Sets the seed of everything that is random in the loops.
+    pub(crate) fn seed(mut self, seed: u64) -> Builder {
+        self.seed = Some(seed);
         self
     }
 
@@ -371,6 +381,7 @@ impl Builder {
             slow_poll: self.slow_poll,
             close_channels: self.close_channels,
             clock: self.clock,
+            seeds: self.seed.map_or_else(Seeds::random, Seeds::from),
         });
         let plan = Plan {
             config,

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::random::Seeds;
 
 /// How a loop waits when it has nothing to do.
 ///
@@ -81,6 +82,8 @@ pub(crate) struct Config {
     pub(crate) slow_poll: Option<Duration>,
     pub(crate) close_channels: CloseChannels,
     pub(crate) clock: Clock,
+    /// For what is random, such as the jitter of a repeated closure.
+    pub(crate) seeds: Seeds,
 }
 
 /// Pins the calling thread to the core of the loop with this index.

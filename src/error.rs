@@ -20,7 +20,7 @@ pub(crate) type Caller = &'static Location<'static>;
 ///
 /// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind
 /// `ResourceBusy` (queue full), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported`
-/// (no context) or that of the failed thread start.
+/// (no context, not on the loop) or that of the failed thread start.
 ///
 /// # Examples
 ///
@@ -44,6 +44,8 @@ pub enum RejectReason {
     NoSuchLoop,
     /// The calling thread is neither a loop nor inside `group.block_on`.
     NoContext,
+    /// What was submitted is not `Send`, and the calling thread is not that of the loop.
+    NotOnLoop,
     /// The thread could not be started, for this reason; the next submission tries again.
     ThreadStart(io::ErrorKind),
 }
@@ -60,6 +62,10 @@ impl fmt::Display for RejectReason {
                 "this thread is not an event loop: submit through a group or loop handle, \
                  or call this inside a task or loopgroup::run (inside group.block_on spawn works, \
                  spawn_local does not)",
+            ),
+            RejectReason::NotOnLoop => f.write_str(
+                "what is not Send can only be submitted on the thread of its event loop: submit it \
+                 inside a task of that loop",
             ),
             // EAGAIN, from a thread start, means that a resource limit is reached.
             RejectReason::ThreadStart(io::ErrorKind::WouldBlock) => f.write_str(
@@ -82,7 +88,7 @@ impl RejectReason {
             RejectReason::QueueFull => io::ErrorKind::ResourceBusy,
             RejectReason::ShutDown => io::ErrorKind::BrokenPipe,
             RejectReason::NoSuchLoop => io::ErrorKind::InvalidInput,
-            RejectReason::NoContext => io::ErrorKind::Unsupported,
+            RejectReason::NoContext | RejectReason::NotOnLoop => io::ErrorKind::Unsupported,
             RejectReason::ThreadStart(kind) => kind,
         }
     }

@@ -126,13 +126,17 @@
 //! | spawn on one loop | [`EventLoopGroup::spawn_on`], [`EventLoop::spawn`], [`spawn_local`] |
 //! | run a closure on a loop | [`EventLoop::execute`], [`EventLoop::submit`], [`EventLoop::dispatch`] |
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
+//! | keep a `!Send` value on every loop | [`EventLoopGroup::per_loop`], [`PerLoop`] |
 //! | turn the current thread into a loop | [`run`] |
+//! | drive a loop from a GUI, a game or another event loop | [`ManualLoop`] |
+//! | run a future with a group, and drain it | [`scope`], [`Builder::scope`] |
 //! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
 //! | serve TCP with a boss and workers | [`net::Server`] |
 //! | sockets | [`net`], [`io::Registered`] |
 //! | wait for Ctrl-C, SIGTERM or any other signal | `signal`, with the feature `signal` |
 //! | sleep, tick, time out | [`time`] |
-//! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_at_fixed_rate`] |
+//! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_local`] |
+//! | run a closure again and again | [`EventLoop::schedule_at_fixed_rate`], [`EventLoop::repeat`] |
 //! | observe the loops | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
 //! | test without real time | [`testing`] |
 //! | end a task when its loop shuts down | [`shutdown_requested`] |
@@ -180,10 +184,12 @@ pub mod guide;
 pub mod io;
 mod join_set;
 mod left_tasks;
+mod manual_loop;
 mod metrics;
 pub mod net;
 mod panic;
 mod park;
+mod per_loop;
 #[cfg(feature = "affinity")]
 mod pinning;
 mod random;
@@ -219,13 +225,16 @@ pub use event_loop::EventLoop;
 pub use event_loop::bound::LoopBound;
 pub use event_loop::hooks::HookId;
 pub use event_loop::loop_thread::LoopThread;
+pub use event_loop::repeat::Repeat;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::LoopState;
-pub use group::EventLoopGroup;
+pub use group::{EventLoopGroup, scope};
 pub use join_set::JoinSet;
 pub use left_tasks::{LeftTasks, WaitsFor};
+pub use manual_loop::{ManualLoop, Turned};
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
+pub use per_loop::{MapAll, PerLoop, PerLoopError};
 #[cfg(feature = "affinity")]
 #[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
 pub use pinning::CorePinning;

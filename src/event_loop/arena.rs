@@ -3,7 +3,8 @@
 //! - A key is plain data: it may be sent anywhere, and a stale one finds nothing (it carries a
 //!   generation).
 //! - A value is taken out while user code works on it, so no borrow is held, and a second access
-//!   meanwhile finds the slot [`Taken`](Visit::Taken).
+//!   meanwhile finds the slot [`Taken`](Visit::Taken). A value that is an `Rc` is cloned instead
+//!   ([`Arena::get`]), and its visits may nest.
 //! - Everything is dropped on the loop thread: [`Arena::take_all`] hands out the remaining values
 //!   when the loop is sealed, and from then on nothing new is inserted.
 
@@ -49,6 +50,15 @@ impl Arena {
             value: Some(value),
         });
         ArenaKey { index, generation }
+    }
+
+    /// Returns a value that stays in its slot; no user code may be called with it.
+    pub(crate) fn get(&self, key: ArenaKey) -> Option<&dyn Any> {
+        let slot = self.slots.get(key.index)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        slot.value.as_deref()
     }
 
     pub(crate) fn take(&mut self, key: ArenaKey) -> Visit {
@@ -109,6 +119,7 @@ mod tests {
         let second = arena.insert(Box::new(2));
         assert_eq!(first.index, second.index);
         assert!(arena.remove(first).is_none());
+        assert!(arena.get(first).is_none() && arena.get(second).is_some());
         assert!(matches!(arena.take(first), Visit::Gone));
         assert!(matches!(arena.take(second), Visit::Value(_)));
     }

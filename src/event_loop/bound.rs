@@ -3,7 +3,9 @@
 //! - The value is created, used and dropped on its loop; it is dropped when the last handle is dropped,
 //!   or when the loop ends, after its last task.
 //! - `init` runs once, on the loop: when its task runs, or earlier if a visit needs the value earlier.
-//! - The value is taken out of the arena during a visit: a nested visit panics instead of aliasing.
+//! - The value of a [`LoopBound`] is taken out of the arena during a visit: a nested visit panics instead of
+//!   aliasing. The value of a [`PerLoop`](crate::PerLoop) is shared, and only its `Rc` is cloned
+//!   ([`Bound::shared`]).
 
 use std::any::Any;
 use std::fmt;
@@ -45,11 +47,12 @@ use crate::unwind::{contain, contain_drop, discard};
 /// ```
 #[must_use = "dropping the last handle drops the value on its loop"]
 pub struct LoopBound<T> {
-    inner: Arc<Inner>,
+    inner: Arc<Bound>,
     value: PhantomData<fn() -> T>,
 }
 
-struct Inner {
+/// A value of one loop, made or to be made there; dropping this drops the value.
+pub(crate) struct Bound {
     event_loop: EventLoop,
     state: Mutex<BoundState>,
 }
@@ -64,7 +67,19 @@ enum BoundState {
     Failed,
 }
 
-type Init = Box<dyn FnOnce() -> Box<dyn Any> + Send>;
+/// Creates a value, on its loop.
+pub(crate) type Init = Box<dyn FnOnce(&EventLoop) -> Box<dyn Any> + Send>;
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// `init` is running, and visits its own value.
+    Making,
+    /// `init` panicked.
+    Failed,
+    /// The loop has ended.
+    Ended,
+}
 
 impl EventLoop {
     /// Creates a value on this loop, where it lives and is dropped, and returns a handle to it.
@@ -99,16 +114,13 @@ impl<T: 'static> LoopBound<T> {
         event_loop: EventLoop,
         init: impl FnOnce() -> T + Send + 'static,
     ) -> LoopBound<T> {
-        let init: Init = Box::new(move || Box::new(init()));
-        let inner = Arc::new(Inner {
-            event_loop,
-            state: Mutex::new(BoundState::Waiting(init)),
-        });
+        let init: Init = Box::new(move |_| Box::new(init()));
+        let inner = Arc::new(Bound::new(event_loop, init));
         let weak = Arc::downgrade(&inner);
         // If this is refused, the first visit that is accepted creates the value.
         let _ = inner.event_loop.execute(move || {
             if let (Some(inner), Some(local)) = (weak.upgrade(), context::current()) {
-                inner.key(&local);
+                let _ = inner.key(&local);
             }
         });
         LoopBound {
@@ -198,16 +210,43 @@ impl<T: 'static> LoopBound<T> {
     }
 }
 
-impl Inner {
+impl Bound {
+    /// A value that does not exist until its first visit.
+    pub(crate) fn new(event_loop: EventLoop, init: Init) -> Bound {
+        Bound {
+            event_loop,
+            state: Mutex::new(BoundState::Waiting(init)),
+        }
+    }
+
+    pub(crate) fn event_loop(&self) -> &EventLoop {
+        &self.event_loop
+    }
+
+    /// Returns a value that is shared by reference count, if it exists; calls no user code.
+    pub(crate) fn made<T: 'static>(&self, local: &Local) -> Option<Rc<T>> {
+        let BoundState::Made(key) = *self.state.lock() else {
+            return None;
+        };
+        shared_value(local, key)
+    }
+
+    /// Returns a value that is shared by reference count; it is created now if it does not exist yet.
+    pub(crate) fn shared<T: 'static>(&self, local: &Rc<Local>) -> Result<Rc<T>, Missing> {
+        let key = self.key(local)?;
+        shared_value(local, key).ok_or(Missing::Ended)
+    }
+
     /// Returns the key of the value, which is created now if it does not exist yet.
-    fn key(&self, local: &Rc<Local>) -> Option<ArenaKey> {
+    fn key(&self, local: &Rc<Local>) -> Result<ArenaKey, Missing> {
         let init = {
             let mut state = self.state.lock();
             match &mut *state {
-                BoundState::Made(key) => return Some(*key),
-                BoundState::Making | BoundState::Failed => return None,
+                BoundState::Made(key) => return Ok(*key),
+                BoundState::Making => return Err(Missing::Making),
+                BoundState::Failed => return Err(Missing::Failed),
                 // A destructor at the end of the loop visits: a value created now would not be dropped on it.
-                BoundState::Waiting(_) if local.shared.is_sealed() => return None,
+                BoundState::Waiting(_) if local.shared.is_sealed() => return Err(Missing::Ended),
                 BoundState::Waiting(_) => {
                     match std::mem::replace(&mut *state, BoundState::Making) {
                         BoundState::Waiting(init) => init,
@@ -216,15 +255,16 @@ impl Inner {
                 }
             }
         };
-        let value = local.shared.panics.call(PanicSite::LoopBound, init);
+        let call = || init(&self.event_loop);
+        let value = local.shared.panics.call(PanicSite::LoopBound, call);
         let key = value.map(|value| local.arena.borrow_mut().insert(value));
         *self.state.lock() = key.map_or(BoundState::Failed, BoundState::Made);
-        key
+        key.ok_or(Missing::Failed)
     }
 
     #[track_caller]
     fn visit<T: 'static, R>(&self, local: &Rc<Local>, visit: impl FnOnce(&mut T) -> R) -> R {
-        let Some(key) = self.key(local) else {
+        let Ok(key) = self.key(local) else {
             panic!(
                 "the LoopBound value was not made: its init panicked, is still at work, or came too \
                  late: the loop has ended"
@@ -251,7 +291,13 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+/// Clones the `Rc` of a value out of the arena: no borrow is held while user code works on it.
+fn shared_value<T: 'static>(local: &Local, key: ArenaKey) -> Option<Rc<T>> {
+    let arena = local.arena.borrow();
+    arena.get(key)?.downcast_ref::<Rc<T>>().cloned()
+}
+
+impl Drop for Bound {
     fn drop(&mut self) {
         let made = match *self.state.get_mut() {
             BoundState::Made(key) => Some(key),

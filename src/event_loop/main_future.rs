@@ -73,7 +73,7 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
 }
 
 /// Creates the waker of the main future.
-fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
+pub(crate) fn main_waker(shared: &Arc<Shared>, woken: &Arc<AtomicBool>) -> Waker {
     let shared = Arc::clone(shared);
     let woken = Arc::clone(woken);
     waker_fn::waker_fn(move || {

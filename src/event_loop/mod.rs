@@ -9,7 +9,8 @@
 //! | [`launch`], [`loop_thread`] | how the loop gets its thread |
 //! | [`run`], [`rest`], [`pace`], [`budget`] | a turn, the wait after it, and how far each may go |
 //! | [`shutdown`], [`ending`] | how the loop ends |
-//! | [`enqueue`], [`submit`], [`scheduled`], [`course`], [`bound`], [`arena`] | what can be submitted |
+//! | [`enqueue`], [`submit`], [`bound`], [`arena`] | what can be submitted |
+//! | [`scheduled`], [`scheduled_local`], [`repeat`], [`course`] | closures that run later |
 //! | [`counters`], [`live`], [`leftovers`] | the books |
 //! | [`requests`] | what handles ask of tasks |
 //! | [`main_future`] | the future of `loopgroup::run` |
@@ -34,10 +35,12 @@ pub(crate) mod loop_thread;
 pub(crate) mod main_future;
 pub(crate) mod number;
 pub(crate) mod pace;
+pub(crate) mod repeat;
 pub(crate) mod requests;
 pub(crate) mod rest;
 pub(crate) mod run;
 pub(crate) mod scheduled;
+pub(crate) mod scheduled_local;
 pub(crate) mod shared;
 pub(crate) mod shutdown;
 pub(crate) mod state;

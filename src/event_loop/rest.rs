@@ -6,8 +6,9 @@
 //! - An idle loop that is about to wake tasks notifies its group first that it is busy.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::WaitStrategy;
 use crate::event_loop::inbox::KEPT_CAPACITY;
@@ -46,6 +47,12 @@ impl Runner {
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
             return self.poll_now();
         }
+        self.wait(until)
+    }
+
+    /// Waits in the driver, asleep, and is awake afterwards.
+    pub(crate) fn wait(&mut self, until: Option<WaitUntil>) -> io::Result<()> {
+        let shared = &self.local.shared;
         shared.gauges.parks.add(1);
         let result = self.driver.wait(&shared.port, until, &mut self.due);
         shared.inbox.awake();
@@ -62,7 +69,7 @@ impl Runner {
     }
 
     /// Polls the driver without waiting.
-    fn poll_now(&mut self) -> io::Result<()> {
+    pub(crate) fn poll_now(&mut self) -> io::Result<()> {
         let result = self.driver.poll_now(&self.local.shared.port, &mut self.due);
         self.wake_ready();
         result
@@ -91,6 +98,22 @@ impl Runner {
                 return Ok(false);
             }
         }
+    }
+
+    /// Falls asleep until `deadline`, but does not wait: from here on producers ring the bell. Returns
+    /// `false` if there is work. For a loop that is driven by hand.
+    pub(crate) fn fall_asleep(&mut self, deadline: Option<Instant>) -> bool {
+        if self.local.queued() > 0 {
+            return false;
+        }
+        self.local.shrink();
+        self.mail.shrink(KEPT_CAPACITY);
+        self.local.shared.inbox.try_sleep(deadline)
+    }
+
+    /// The descriptor of the selector, if there is one.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.driver.descriptor()
     }
 
     /// Whether the bell was rung since the loop fell asleep; for a loop that is driven by hand.

@@ -153,7 +153,7 @@ impl Runner {
     }
 
     /// Runs one turn; returns `Some` if it was the last. `may_sleep` is called just before the loop sleeps.
-    pub(super) fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<EndCause>> {
+    pub(crate) fn turn(&mut self, may_sleep: impl Fn() -> bool) -> io::Result<Option<EndCause>> {
         match self.work() {
             Next::End(cause) => Ok(Some(cause)),
             Next::Rest(until) => self.rest(until, may_sleep).map(|()| None),
@@ -358,7 +358,7 @@ impl Runner {
     }
 
     /// Notifies the group that this loop is about to wake tasks, if it was idle.
-    pub(super) fn note_busy(&mut self) {
+    pub(crate) fn note_busy(&mut self) {
         if let Mode::ShuttingDown(mode) = &mut self.mode {
             mode.note_busy(&self.local.shared);
         }

@@ -16,6 +16,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::ops::ControlFlow;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -27,10 +28,10 @@ use crate::event_loop::course::{Repetition, ScheduledState};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::local::Local;
+use crate::event_loop::repeat::{Repeat, Timing};
 use crate::event_loop::shared::Shared;
 use crate::sync::{Arc, Mutex};
 use crate::task::join::JoinHandle;
-use crate::time::here::now;
 use crate::time::sleep::Sleep;
 use crate::time::timers::TimerKind;
 
@@ -62,12 +63,44 @@ impl EventLoop {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let deadline = self.deadline_after(delay);
-        let state = Arc::new(ScheduledState::default());
-        let task = Delayed {
-            timer: ClosureTimer::new(deadline, &state),
-            call: Some(call),
-        };
+        self.schedule_by(self.deadline_after(delay), call)
+    }
+
+    /// Runs a closure on this loop at `deadline`, or as soon as possible if that has passed.
+    ///
+    /// The deadline is on the clock of the loop, which [`time::now`](crate::time::now) reads. In all else it
+    /// is [`schedule`](EventLoop::schedule).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let mut test = TestLoop::new();
+    /// let at = test.now() + 5 * second;
+    /// let later = test.schedule_at(at, loopgroup::time::now);
+    /// test.advance(4 * second);
+    /// assert!(!later.is_finished());
+    /// assert_eq!(test.block_on(later).unwrap(), at);
+    /// ```
+    #[track_caller]
+    pub fn schedule_at<F, T>(&self, deadline: Instant, call: F) -> Scheduled<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.schedule_by(Some(deadline), call)
+    }
+
+    #[track_caller]
+    fn schedule_by<F, T>(&self, deadline: Option<Instant>, call: F) -> Scheduled<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let (task, state) = Delayed::new(deadline, call);
         let handle = self.spawn_by(task, Lane::Timed, urgency(deadline), Location::caller());
         Scheduled::new(handle, state, self.shared(), Repetition::Once)
     }
@@ -111,8 +144,8 @@ impl EventLoop {
     where
         F: FnMut() + Send + 'static,
     {
-        not_zero(period, "period")?;
-        Ok(self.schedule_periodic(initial, Rhythm::Rate(period), call))
+        let repeat = Repeat::at_fixed_rate(period).starting_in(initial);
+        self.repeat(repeat, endless(call))
     }
 
     /// Runs a closure on this loop after `initial` and then `delay` after the end of each run.
@@ -150,48 +183,75 @@ impl EventLoop {
     where
         F: FnMut() + Send + 'static,
     {
-        not_zero(delay, "delay")?;
-        Ok(self.schedule_periodic(initial, Rhythm::Delay(delay), call))
+        let repeat = Repeat::with_fixed_delay(delay).starting_in(initial);
+        self.repeat(repeat, endless(call))
     }
 
+    /// Runs a closure on this loop again and again, until it breaks.
+    ///
+    /// The handle resolves to the value of the break. A run that panics is the last. A shutdown cancels it,
+    /// and a refusal is reported by the handle, as for [`schedule`](EventLoop::schedule).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the period or the delay is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Repeat, testing::TestLoop};
+    /// use std::{ops::ControlFlow, time::Duration};
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let mut test = TestLoop::new();
+    /// let mut attempts = 0;
+    /// let retry = test.repeat(Repeat::with_fixed_delay(second), move || {
+    ///     attempts += 1;
+    ///     if attempts < 5 {
+    ///         return ControlFlow::Continue(());
+    ///     }
+    ///     ControlFlow::Break(attempts)
+    /// })?;
+    /// assert_eq!(test.block_on(retry).unwrap(), 5);
+    /// assert_eq!(test.elapsed(), 5 * second);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
-    fn schedule_periodic<F>(&self, initial: Duration, rhythm: Rhythm, call: F) -> Scheduled<()>
+    pub fn repeat<F, T>(&self, repeat: Repeat, call: F) -> io::Result<Scheduled<T>>
     where
-        F: FnMut() + Send + 'static,
+        F: FnMut() -> ControlFlow<T> + Send + 'static,
+        T: Send + 'static,
     {
-        let deadline = self.deadline_after(initial);
-        let state = Arc::new(ScheduledState::default());
-        let task = Periodic {
-            timer: ClosureTimer::new(deadline, &state),
-            rhythm,
-            call,
-        };
-        let handle = self.spawn_by(task, Lane::Timed, urgency(deadline), Location::caller());
-        Scheduled::new(handle, state, self.shared(), Repetition::Periodic)
+        let (timing, first) = repeat.start(&self.shared().config)?;
+        let (task, state) = Periodic::new(first, timing, call);
+        let handle = self.spawn_by(task, Lane::Timed, urgency(first), Location::caller());
+        let rule = Repetition::Periodic;
+        Ok(Scheduled::new(handle, state, self.shared(), rule))
     }
 
     /// The instant `delay` from now; `None` if it is beyond the range of the clock.
-    fn deadline_after(&self, delay: Duration) -> Option<Instant> {
+    pub(super) fn deadline_after(&self, delay: Duration) -> Option<Instant> {
         self.shared().config.clock.now().checked_add(delay)
     }
 }
 
-fn urgency(deadline: Option<Instant>) -> Urgency {
+pub(super) fn urgency(deadline: Option<Instant>) -> Urgency {
     deadline.map_or(Urgency::Lazy, Urgency::By)
 }
 
-fn not_zero(duration: Duration, name: &str) -> io::Result<()> {
-    if duration.is_zero() {
-        let text = format!("{name}: must be above zero");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+/// A closure that is repeated until it is cancelled.
+pub(super) fn endless(mut call: impl FnMut()) -> impl FnMut() -> ControlFlow<()> {
+    move || {
+        call();
+        ControlFlow::Continue(())
     }
-    Ok(())
 }
 
 /// The handle of a scheduled closure: resolves to its result, or to the reason why there is none.
 ///
 /// Dropping it detaches the closure, which still runs. The handle of a periodic closure resolves when a run
-/// panics, or when it is cancelled, by [`cancel`](Scheduled::cancel) or by a shutdown.
+/// panics, when a [repeated](EventLoop::repeat) closure ends itself, or when it is cancelled, by
+/// [`cancel`](Scheduled::cancel) or by a shutdown.
 ///
 /// # Examples
 ///
@@ -224,7 +284,7 @@ pub struct Scheduled<T> {
 }
 
 impl<T> Scheduled<T> {
-    fn new(
+    pub(super) fn new(
         handle: JoinHandle<T>,
         state: Arc<ScheduledState>,
         home: &Arc<Shared>,
@@ -354,10 +414,21 @@ impl Drop for ClosureTimer {
     }
 }
 
-struct Delayed<F> {
+/// A closure that waits for its only run.
+pub(super) struct Delayed<F> {
     call: Option<F>,
     /// Dropped last: its drop records the end.
     timer: ClosureTimer,
+}
+
+impl<F> Delayed<F> {
+    /// A closure that runs once, and the state that it shares with its handle.
+    pub(super) fn new(deadline: Option<Instant>, call: F) -> (Delayed<F>, Arc<ScheduledState>) {
+        let state = Arc::new(ScheduledState::default());
+        let timer = ClosureTimer::new(deadline, &state);
+        let call = Some(call);
+        (Delayed { call, timer }, state)
+    }
 }
 
 // The closure is moved out before it is called and never pinned.
@@ -373,37 +444,49 @@ impl<F: FnOnce() -> T, T> Future for Delayed<F> {
     }
 }
 
-struct Periodic<F> {
+/// A closure that waits for its next run.
+pub(super) struct Periodic<F> {
     call: F,
-    rhythm: Rhythm,
+    timing: Timing,
     /// Dropped last: its drop records the end.
     timer: ClosureTimer,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Rhythm {
-    Rate(Duration),
-    Delay(Duration),
+impl<F> Periodic<F> {
+    /// A closure that runs again and again, and the state that it shares with its handle.
+    pub(super) fn new(
+        deadline: Option<Instant>,
+        timing: Timing,
+        call: F,
+    ) -> (Periodic<F>, Arc<ScheduledState>) {
+        let state = Arc::new(ScheduledState::default());
+        let timer = ClosureTimer::new(deadline, &state);
+        let task = Periodic {
+            call,
+            timing,
+            timer,
+        };
+        (task, state)
+    }
 }
 
 // The closure is called by reference and never pinned.
 impl<F> Unpin for Periodic<F> {}
 
-impl<F: FnMut()> Future for Periodic<F> {
-    type Output = ();
+impl<F: FnMut() -> ControlFlow<T>, T> Future for Periodic<F> {
+    type Output = T;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         ready!(self.timer.poll_due(cx));
-        (self.call)();
+        if let ControlFlow::Break(value) = (self.call)() {
+            return Poll::Ready(value);
+        }
         // Cancelled while it ran: no timer is armed.
         if !self.timer.state.pause() {
             return Poll::Pending;
         }
         let due = self.timer.sleep.deadline();
-        let next = match self.rhythm {
-            Rhythm::Rate(period) => due.and_then(|due| due.checked_add(period)),
-            Rhythm::Delay(delay) => now().checked_add(delay),
-        };
+        let next = self.timing.next_after(due);
         self.timer.sleep.reset_to(next);
         if self.timer.cancel_if_shutting_down(cx) {
             // Even if the next run is already due: a closure that is always late would never end.

@@ -327,6 +327,38 @@ impl EventLoop {
             .map(drop)
     }
 
+    /// Runs a closure as [`execute_after_iteration`](EventLoop::execute_after_iteration) does, and returns a
+    /// handle to its result.
+    ///
+    /// The handle can take the closure back: one that is aborted before it runs does not run, and is dropped
+    /// on the loop. [`cancel`](JoinHandle::cancel) resolves to `None` then. A refusal shows in the handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// let flush = test.submit_after_iteration(|| unreachable!("it was taken back"));
+    /// test.execute(move || flush.abort())?; // submitted later, run earlier
+    /// test.run_until_stalled();
+    /// assert_eq!(test.metrics().cancelled(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn submit_after_iteration<F, T>(&self, call: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.spawn_by(
+            Closure::new(call),
+            Lane::Tail,
+            Urgency::Now,
+            Location::caller(),
+        )
+    }
+
     /// Submits what `wrap` makes of a value; hands the value back, and counts a refusal, if the
     /// loop refuses it.
     #[track_caller]

@@ -8,12 +8,15 @@
 //! | [`end`] | the end of a group, decided once for all loops |
 //! | [`parent`] | what the loops ask of their group |
 //! | [`entered`] | the group of a thread inside `group.block_on` |
+//! | [`scope`] | a group for the length of one future |
 
 pub(crate) mod core;
 pub(crate) mod end;
 pub(crate) mod entered;
 pub(crate) mod handle;
 pub(crate) mod parent;
+pub(crate) mod scope;
 pub(crate) mod spawn;
 
 pub use handle::EventLoopGroup;
+pub use scope::scope;

@@ -17,6 +17,7 @@ pub(crate) mod wait_list;
 
 use std::borrow::Borrow;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -117,6 +118,15 @@ impl Driver {
                 Ok(())
             }
             Driver::Io(reactor) => reactor.wait(port, until, ready),
+        }
+    }
+
+    /// The descriptor of the selector, which is readable while something is ready or the bell was rung;
+    /// another one after a rebuild.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Driver::Park(_) => None,
+            Driver::Io(reactor) => Some(reactor.poll.as_raw_fd()),
         }
     }
 
@@ -325,7 +335,6 @@ mod tests {
     use crate::reactor::direction::Direction;
     use crate::reactor::source::Readiness;
     use std::io::Write;
-    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_ring_before_the_wait_ends_it() {

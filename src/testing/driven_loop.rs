@@ -5,10 +5,12 @@
 //! - A loop with nothing to run sleeps as in production: it runs another turn once it was notified, or
 //!   at its deadline. A lost notification leaves it asleep, and so becomes visible.
 
+use std::rc::Rc;
 use std::time::Instant;
 
 use crate::clock::earlier;
 use crate::event_loop::context;
+use crate::event_loop::local::QueueKind;
 use crate::event_loop::run::{Next, Runner};
 use crate::event_loop::shared::Shared;
 use crate::group::handle::EventLoopGroup;
@@ -79,6 +81,41 @@ impl DrivenLoop {
         }
     }
 
+    /// Polls one task, the next one in the order of a turn; `false` if there is none.
+    #[track_caller]
+    pub(super) fn run_one(&mut self) -> bool {
+        let Some(runner) = &mut self.runner else {
+            return false;
+        };
+        if self.asleep_until.take().is_some() {
+            runner.end_sleep();
+        }
+        let _entered = enter(runner);
+        runner.collect();
+        let local = Rc::clone(runner.local());
+        let now = local.shared.config.clock.now();
+        let mut due = Vec::new();
+        // One timer at a time, until one has woken a task: others may be woken by the task itself.
+        while local.queued_of(QueueKind::Timed) == 0 {
+            local.timers.collect_due(now, 1, &mut due);
+            if due.is_empty() {
+                break;
+            }
+            runner.note_busy();
+            local.wake_timed(&mut due);
+        }
+        let next = local
+            .next_of(QueueKind::Timed)
+            .or_else(|| local.next_task())
+            .or_else(|| local.next_of(QueueKind::Tail));
+        let Some(runnable) = next else {
+            return false;
+        };
+        local.run_one(runnable);
+        local.publish();
+        true
+    }
+
     /// The earliest deadline after `now`, of a timer or the shutdown.
     pub(super) fn next_deadline_after(&self, now: Instant) -> Option<Instant> {
         let local = self.runner.as_ref()?.local();
@@ -92,6 +129,10 @@ impl DrivenLoop {
     #[track_caller]
     pub(super) fn run_inside<R>(&mut self, call: impl FnOnce() -> R) -> Option<R> {
         let runner = self.runner.as_mut()?;
+        // What `call` wakes or spawns here rings no bell.
+        if self.asleep_until.take().is_some() {
+            runner.end_sleep();
+        }
         let _entered = enter(runner);
         // Earlier submissions of this thread, from outside the loop, come before those made by `call`.
         runner.collect();

@@ -1,7 +1,10 @@
 //! Several loops on one thread, with turns interleaved by a seed.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
@@ -11,7 +14,7 @@ use crate::event_loop::handle::EventLoop;
 use crate::group::handle::EventLoopGroup;
 use crate::random::Random;
 use crate::report::TerminationReport;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::testing::driven_loop::{DrivenLoop, PollLimit};
 use crate::testing::test_loop::{TASKS_PER_TURN, add_capped};
 
@@ -97,7 +100,7 @@ impl TestGroup {
     /// ```
     pub fn from_builder(seed: u64, builder: Builder) -> io::Result<TestGroup> {
         let clock = Arc::new(VirtualClock::new());
-        let builder = builder.without_io();
+        let builder = builder.without_io().seed(seed);
         let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
         let driven = (0..group.len())
             .map(|index| DrivenLoop::claim(&group, index))
@@ -201,6 +204,89 @@ impl TestGroup {
         self.run_to_stall();
     }
 
+    /// Drives `future` and the loops until the future completes. Time jumps to the next deadline whenever
+    /// nothing can run before it, or a task that wakes itself without end keeps a loop busy.
+    ///
+    /// The seed determines when the future is polled, as it does for the turns of the loops. It is polled on
+    /// loop 0 while that loop is alive: it may use `spawn_local`, timers and everything else, and
+    /// [`spawn`](crate::spawn) spawns on this group.
+    ///
+    /// # Panics
+    ///
+    /// If the future is pending and nothing in the group could wake it: no runnable task, no timer. The
+    /// message says how many tasks of each loop wait. (Wakes from other threads are not waited for.) Also on
+    /// the thread of an event loop, for example in a task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{testing::TestGroup, time::sleep};
+    /// use std::time::Duration;
+    ///
+    /// let (mut test, hour) = (TestGroup::seeded(7, 2), Duration::from_secs(3600));
+    /// let answer = test.block_on(async {
+    ///     let task = loopgroup::spawn(async move {
+    ///         sleep(hour).await;
+    ///         42
+    ///     });
+    ///     task.await.unwrap()
+    /// });
+    /// assert_eq!((answer, test.elapsed()), (42, hour));
+    /// ```
+    #[track_caller]
+    pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let woken = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&woken);
+        let waker = waker_fn::waker_fn(move || flag.store(true, Ordering::SeqCst));
+        let mut cx = Context::from_waker(&waker);
+        let mut limit = PollLimit::for_tasks(self.pending(), 1);
+        let mut polls = 0;
+        loop {
+            let mut awake = self.awake();
+            let main = woken.load(Ordering::SeqCst);
+            if awake.is_empty() && !main {
+                awake = self.with_lazy_submissions();
+            }
+            let candidates = awake.len() + usize::from(main);
+            let next = if candidates == 0 {
+                let next = self.sleep_deadline();
+                assert!(
+                    next.is_some(),
+                    "the future waits for ever: nothing can run, no timer is armed, {}",
+                    self.waiting()
+                );
+                next
+            } else if let Some(&index) = awake.get(self.random.below(candidates)) {
+                let before = self.driven[index].polls();
+                self.turn(index);
+                let ran = self.driven[index].polls().saturating_sub(before);
+                if limit.spend(ran) {
+                    continue;
+                }
+                // A task never stops waking itself: time must advance nevertheless.
+                self.deadline_after_now()
+            } else {
+                woken.store(false, Ordering::SeqCst);
+                polls += 1;
+                self.note(u64::MAX, polls);
+                let mut poll = || future.as_mut().poll(&mut cx);
+                let polled = match self.driven[0].run_inside(&mut poll) {
+                    Some(polled) => polled,
+                    None => poll(),
+                };
+                match polled {
+                    Poll::Ready(output) => return output,
+                    Poll::Pending => continue,
+                }
+            };
+            if let Some(next) = next {
+                self.clock.move_to(next);
+            }
+            limit = PollLimit::for_tasks(self.pending(), 1);
+        }
+    }
+
     /// Returns how many tasks of all loops are not finished, whether they have begun or not.
     pub fn pending(&self) -> usize {
         let count = |one: &EventLoop| one.pending_tasks() + one.live_tasks();
@@ -249,21 +335,12 @@ impl TestGroup {
     fn run_to_stall(&mut self) -> Option<Instant> {
         let mut limit = PollLimit::for_tasks(self.pending(), 1);
         loop {
-            let now = self.now();
-            let indexes_of = |needs_turn: &dyn Fn(&DrivenLoop) -> bool| -> Vec<usize> {
-                let indexes = 0..self.driven.len();
-                indexes
-                    .filter(|&index| needs_turn(&self.driven[index]))
-                    .collect()
-            };
-            let mut awake = indexes_of(&|driven| driven.is_awake(now));
+            let mut awake = self.awake();
             if awake.is_empty() {
-                // Lazy submissions run as well, after everything else.
-                awake = indexes_of(&DrivenLoop::has_lazy_submissions);
+                awake = self.with_lazy_submissions();
             }
             if awake.is_empty() {
-                let deadlines = self.driven.iter().filter_map(DrivenLoop::sleep_deadline);
-                return deadlines.min();
+                return self.sleep_deadline();
             }
             let index = awake[self.random.below(awake.len())];
             let polls = self.driven[index].polls();
@@ -271,24 +348,70 @@ impl TestGroup {
             let ran = self.driven[index].polls().saturating_sub(polls);
             if !limit.spend(ran) {
                 // A task never stops waking itself: time must advance nevertheless.
-                let loops = self.driven.iter();
-                return loops
-                    .filter_map(|driven| driven.next_deadline_after(now))
-                    .min();
+                return self.deadline_after_now();
             }
         }
+    }
+
+    /// The loops that need a turn.
+    fn awake(&self) -> Vec<usize> {
+        let now = self.now();
+        self.indexes(|driven| driven.is_awake(now))
+    }
+
+    /// The loops with lazy submissions, which run as well, after everything else.
+    fn with_lazy_submissions(&self) -> Vec<usize> {
+        self.indexes(DrivenLoop::has_lazy_submissions)
+    }
+
+    fn indexes(&self, needs_turn: impl Fn(&DrivenLoop) -> bool) -> Vec<usize> {
+        let indexes = 0..self.driven.len();
+        indexes
+            .filter(|&index| needs_turn(&self.driven[index]))
+            .collect()
+    }
+
+    /// The earliest deadline of the loops that sleep.
+    fn sleep_deadline(&self) -> Option<Instant> {
+        let deadlines = self.driven.iter().filter_map(DrivenLoop::sleep_deadline);
+        deadlines.min()
+    }
+
+    /// The earliest deadline of all loops that has not passed.
+    fn deadline_after_now(&self) -> Option<Instant> {
+        let (now, loops) = (self.now(), self.driven.iter());
+        loops
+            .filter_map(|driven| driven.next_deadline_after(now))
+            .min()
     }
 
     #[track_caller]
     fn turn(&mut self, index: usize) {
         let tasks = 1 + self.random.below(4);
         self.driven[index].turn(tasks as u32);
-        let polls = self.driven[index].polls();
+        self.note(index as u64, self.driven[index].polls());
+    }
+
+    /// Adds an event to the trace.
+    fn note(&mut self, what: u64, count: u64) {
         let passed = self.clock.passed().as_nanos() as u64;
-        for word in [index as u64, polls, passed] {
+        for word in [what, count, passed] {
             // FNV-1a, a word at a time.
             self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01B3);
         }
+    }
+
+    /// Says what the tasks of each loop are waiting for, as far as it is known.
+    fn waiting(&self) -> String {
+        let of = |one: &EventLoop| {
+            let (index, tasks) = (one.index(), one.pending_tasks() + one.live_tasks());
+            match one.state() {
+                state if state.is_terminated() => format!("loop {index} has ended"),
+                _ => format!("loop {index} has {tasks} waiting tasks"),
+            }
+        };
+        let loops: Vec<_> = self.group.loops().iter().map(of).collect();
+        loops.join(", ")
     }
 }
 

@@ -106,7 +106,7 @@ impl TestLoop {
     /// ```
     pub fn from_builder(builder: Builder) -> io::Result<TestLoop> {
         let clock = Arc::new(VirtualClock::new());
-        let builder = builder.loops(1).without_io();
+        let builder = builder.loops(1).without_io().seed(0);
         let group = builder.clock(Clock::Virtual(Arc::clone(&clock))).build()?;
         let driven = DrivenLoop::claim(&group, 0);
         Ok(TestLoop {
@@ -209,6 +209,35 @@ impl TestLoop {
     #[track_caller]
     pub fn turn(&mut self) -> bool {
         self.driven.turn(TASKS_PER_TURN) == TurnResult::Busy
+    }
+
+    /// Polls exactly one task, the next one in the order of a turn; returns `false` if there is none.
+    ///
+    /// To check an invariant between any two polls. A shutdown advances in whole turns only: see
+    /// [`turn`](TestLoop::turn).
+    ///
+    /// # Panics
+    ///
+    /// The same as [`run_until_stalled`](TestLoop::run_until_stalled).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    ///
+    /// let mut test = TestLoop::new();
+    /// let one = test.spawn(async { loopgroup::yield_now().await });
+    /// let other = test.spawn(async {});
+    /// assert!(test.run_one()); // the first task, up to its yield
+    /// assert!(!one.is_finished() && !other.is_finished());
+    /// assert!(test.run_one());
+    /// assert!(!one.is_finished() && other.is_finished());
+    /// assert!(test.run_one() && one.is_finished());
+    /// assert!(!test.run_one());
+    /// ```
+    #[track_caller]
+    pub fn run_one(&mut self) -> bool {
+        self.driven.run_one()
     }
 
     /// Advances virtual time; at each deadline on the way it runs what is due, in order, like

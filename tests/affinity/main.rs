@@ -3,6 +3,8 @@
 mod affinity;
 mod block_on;
 mod loop_bound;
+mod manual_loop;
+mod per_loop;
 mod run;
 mod thread_locals;
 

@@ -1,5 +1,7 @@
 //! Timers and scheduled closures fire on time, in real and in virtual time.
 
+mod driving;
+mod repeating;
 mod scheduling;
 mod timers;
 mod virtual_time;
