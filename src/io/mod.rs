@@ -26,6 +26,7 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+pub(crate) mod control;
 pub(crate) mod interest;
 pub(crate) mod registered;
 pub(crate) mod waiter;

@@ -69,7 +69,10 @@ pub use addr::ToSocketAddrs;
 #[cfg_attr(docsrs, doc(cfg(feature = "peer-cred")))]
 pub use credentials::UCred;
 pub use incoming::Incoming;
-pub use server::{Server, ServerHandle, ServerReport};
+pub use server::{
+    ConnectionEnd, ConnectionEvent, IntoListener, Listener, Outcome, ServeError, Server,
+    ServerHandle, ServerReport,
+};
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use unix::{UnixIncoming, UnixListener, UnixOwnedReadHalf, UnixOwnedWriteHalf, UnixStream};

@@ -207,6 +207,16 @@ macro_rules! stream {
                 (read, $write_half { stream, open: true })
             }
 
+            /// Returns what ends its reads, or limits its time, from elsewhere.
+            pub(super) fn control(&self) -> crate::io::control::Control {
+                self.io.control()
+            }
+
+            /// Registers it with this thread's loop now, not when it first has to wait.
+            pub(super) fn register(&self) -> std::io::Result<()> {
+                self.io.register()
+            }
+
             fn poll_read_shared(
                 &self,
                 cx: &mut Context<'_>,
@@ -218,7 +228,9 @@ macro_rules! stream {
                     let partial = n > 0 && n < requested;
                     if partial { $partial } else { Short::No }
                 };
-                self.io.poll_io(Direction::Read, cx, &mut read, short)
+                // A server that shuts down ends the reads of its connections.
+                let end = || Ok(0);
+                self.io.poll_io_or(Direction::Read, cx, &mut read, short, end)
             }
 
             fn poll_write_shared(

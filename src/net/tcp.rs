@@ -62,22 +62,20 @@ impl TcpListener {
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         try_each(&address, |address| async move {
             budget::proceed_and_spend().await;
-            TcpListener::listen(address, BACKLOG, false)
+            TcpListener::listen(address, BACKLOG, |_| Ok(()))
         })
         .await
     }
 
-    /// Listens on an address, alone or with other listeners on the same port (`reuse_port`).
+    /// Listens on an address, with a socket that `prepare` has set options of.
     pub(super) fn listen(
         address: SocketAddr,
         backlog: usize,
-        reuse_port: bool,
+        prepare: impl FnOnce(&Socket) -> io::Result<()>,
     ) -> io::Result<TcpListener> {
         let socket = stream_socket(address)?;
         socket.set_reuse_address(true)?;
-        if reuse_port {
-            socket.set_reuse_port(true)?;
-        }
+        prepare(&socket)?;
         socket.bind(&address.into()).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot bind {address}: {error}"))
         })?;
@@ -273,7 +271,7 @@ impl TcpStream {
     ///
     /// Cancel safe: nothing is consumed.
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.io.io(Direction::Read, |stream| stream.peek(buf)).await
+        self.io.read_io(|stream| stream.peek(buf), || 0).await
     }
 
     /// Returns the address of the peer.
@@ -445,7 +443,7 @@ fn stream_socket(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Rounds up to whole seconds: rounded down to zero, a linger time would mean a reset.
-fn whole_seconds(time: Duration) -> Duration {
+pub(super) fn whole_seconds(time: Duration) -> Duration {
     let fraction = u64::from(time.subsec_nanos() > 0);
     let seconds = time.as_secs().saturating_add(fraction);
     Duration::from_secs(seconds.min(MAX_OPTION as u64))
