@@ -16,7 +16,7 @@ use crate::event_loop::inbox::{KEPT_CAPACITY, Lane};
 use crate::event_loop::live::{Live, LiveKey};
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::panic::PanicSite;
-use crate::sync::{self, Arc};
+use crate::sync::{self, Arc, Weak};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
 use crate::trace;
@@ -43,6 +43,8 @@ pub(crate) struct Local {
     pub(crate) timers: Timers,
     live: RefCell<Live>,
     pub(crate) arena: RefCell<Arena>,
+    /// Told when the shutdown begins; what has ended is dropped when the next one is added.
+    at_shutdown: RefCell<Vec<Weak<dyn AtShutdown>>>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
     /// Tasks woken on this thread, ever.
@@ -78,6 +80,12 @@ enum Waking {
     ToDrop,
 }
 
+/// Something that is told when the shutdown of a loop begins.
+pub(crate) trait AtShutdown: Send + Sync {
+    /// The shutdown of the loop with this index has begun: called on its thread, with nothing held.
+    fn shutdown_began(&self, index: usize);
+}
+
 impl Local {
     pub(crate) fn new(shared: Arc<Shared>, group: Arc<dyn Any + Send + Sync>) -> Local {
         let measure_time = shared.config.measure_time;
@@ -97,6 +105,7 @@ impl Local {
             given_up: RefCell::default(),
             live: RefCell::default(),
             arena: RefCell::default(),
+            at_shutdown: RefCell::default(),
             polls: Cell::new(0),
             woken: Cell::new(0),
             measure_time,
@@ -212,6 +221,22 @@ impl Local {
     /// Wakes tasks whose descriptors are ready: I/O work.
     pub(crate) fn wake_ready(&self, ready: &mut Vec<Waker>) {
         self.wake_into(Waking::Io, ready);
+    }
+
+    /// Has `observer` told when the shutdown of this loop begins, on this thread and before the loop can come
+    /// to rest.
+    pub(crate) fn tell_at_shutdown(&self, observer: Weak<dyn AtShutdown>) {
+        let mut observers = self.at_shutdown.borrow_mut();
+        observers.retain(|one| one.strong_count() > 0);
+        observers.push(observer);
+    }
+
+    /// Tells what waits for it that the shutdown begins.
+    pub(crate) fn note_shutdown(&self) {
+        let observers = self.at_shutdown.take();
+        for observer in observers.iter().filter_map(Weak::upgrade) {
+            observer.shutdown_began(self.shared.index);
+        }
     }
 
     /// Closes every channel of the loop; tasks that wait for one are woken and get an error.

@@ -366,8 +366,7 @@ impl Runner {
         let now = now.unwrap_or_else(|| self.now());
         if let Mode::Working = self.mode {
             trace::shutdown(local.shared.index, "shutting down");
-            // The thread that made the request does the same; without a quiet period that may be too late.
-            local.shared.announce_shutdown();
+            local.note_shutdown();
             local.wake_scheduled();
             if local.shared.config.close_channels == CloseChannels::Immediately {
                 local.close_channels();

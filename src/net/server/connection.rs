@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::event_loop::context;
+use crate::event_loop::local::AtShutdown;
 use crate::group::core::GroupCore;
 use crate::net::server::handlers::Handlers;
 use crate::net::server::hooks::{ConnectionEnd, Hooks, Watch};
@@ -22,7 +23,6 @@ use crate::net::server::open::OpenKey;
 use crate::net::server::outcome::{Outcome, Sealed as _};
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::panic::PanicSite;
-use crate::shutdown_requested::ShutdownRequested;
 use crate::sync::{Arc, Ordering, Weak};
 
 /// What acceptors and connections share.
@@ -32,12 +32,12 @@ pub(super) struct ServerCore<P> {
     pub(super) state: Arc<ServerState>,
     pub(super) hooks: Hooks,
     limits: TimeLimits,
+    /// Whether reads end with the shutdown of their loop.
+    end_reads: bool,
     /// The group that serves.
     workers: Weak<GroupCore>,
     /// Where the server was started.
     pub(super) location: &'static Location<'static>,
-    /// End the reads of a loop's connections when its shutdown begins; only kept, never polled again.
-    _shutdowns: Vec<ShutdownRequested>,
     /// Dropped last.
     _lifetime: Arc<Lifetime>,
 }
@@ -50,7 +50,7 @@ impl<P> ServerCore<P> {
         limits: TimeLimits,
         workers: Weak<GroupCore>,
         location: &'static Location<'static>,
-        shutdowns: Vec<ShutdownRequested>,
+        end_reads: bool,
     ) -> ServerCore<P> {
         ServerCore {
             handlers: Some(handlers),
@@ -59,7 +59,7 @@ impl<P> ServerCore<P> {
             limits,
             workers,
             location,
-            _shutdowns: shutdowns,
+            end_reads,
             _lifetime: lifetime,
         }
     }
@@ -115,15 +115,24 @@ where
     F: Future<Output: Outcome> + 'static,
 {
     let core = Arc::clone(pending.core());
-    let here = context::with_local(|local| local.shared.index);
-    let here = here.expect("a connection is started by a task of a loop");
+    let local = context::current().expect("a connection is started by a task of a loop");
+    let here = local.shared.index;
     let Some(handler) = core.handlers().here() else {
         pass_on::<L, P, F>(here, stream, peer, pending);
         return ServeFuture::passed_on();
     };
     let control = L::control(&stream);
     let watch = core.hooks.watch(L::peer(&peer));
-    let key = core.state.open[here].enter(control.clone());
+    let open = &core.state.open[here];
+    if core.end_reads && open.is_to_follow() {
+        let state: Arc<dyn AtShutdown> = core.state.clone();
+        local.tell_at_shutdown(Arc::downgrade(&state));
+        // The loop has told its observers already, or is about to.
+        if local.shared.state().is_shutting_down() {
+            open.end_reads();
+        }
+    }
+    let key = open.enter(control.clone());
     let limits = (!core.limits.is_none()).then(|| {
         // Use is recorded by readiness, so the stream has to be registered. If it cannot be, the first
         // operation that has to wait says why.

@@ -12,7 +12,7 @@ use std::fmt;
 ///
 /// ```
 /// use futures::io::{AsyncReadExt, AsyncWriteExt};
-/// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
+/// use loopgroup::{EventLoopGroup, net::Server};
 ///
 /// let group = EventLoopGroup::new(1)?;
 /// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|mut stream, _| async move {

@@ -1,18 +1,13 @@
 //! The start of a server: checks of all settings, listeners, and one acceptor for each.
 //!
 //! - Nothing is bound before every setting is checked, and a wrong one is named.
-//! - The reads of a loop's connections are ended by a waker among those that wait for the loop's shutdown: it
-//!   needs no task, and is called before the loop can come to rest.
 
 use std::future::Future;
 use std::io;
 use std::panic::Location;
-use std::pin::Pin;
-use std::task::Context;
 use std::time::Duration;
 
 use socket2::SockRef;
-use waker_fn::waker_fn;
 
 use crate::error::Rejected;
 use crate::event_loop::handle::EventLoop;
@@ -26,7 +21,6 @@ use crate::net::server::listener::Listener;
 use crate::net::server::outcome::Outcome;
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::net::server::{Existing, Server, Source, invalid};
-use crate::shutdown_requested::ShutdownRequested;
 use crate::sync::Arc;
 
 #[cfg(doc)]
@@ -191,10 +185,6 @@ impl<L: Listener> Server<L> {
         let state = ServerState::new(workers.len(), self.max_connections, self.accept_rate);
         let state = Arc::new(state);
         let lifetime = Arc::new(Lifetime(Arc::clone(&state)));
-        let shutdowns = match self.end_reads {
-            true => end_reads_with(workers.loops(), &state),
-            false => Vec::new(),
-        };
         let core = Arc::new(ServerCore::new(
             handlers(workers.loops(), Arc::clone(&lifetime), location),
             lifetime,
@@ -202,7 +192,7 @@ impl<L: Listener> Server<L> {
             self.limits,
             Arc::downgrade(workers.core()),
             location,
-            shutdowns,
+            self.end_reads,
         ));
         for (acceptor_loop, listener) in acceptor_loops.iter().zip(listeners) {
             let acceptor = Acceptor {
@@ -311,28 +301,6 @@ impl<L: Listener> Server<L> {
         }
         Ok((boss.clone(), workers.clone()))
     }
-}
-
-/// Ends the reads of the connections on each loop when the shutdown of that loop is requested, as long as
-/// the returned futures exist.
-fn end_reads_with(loops: &[EventLoop], state: &Arc<ServerState>) -> Vec<ShutdownRequested> {
-    let watch = |one: &EventLoop| {
-        let mut shutdown = ShutdownRequested::of(vec![Arc::clone(one.shared())]);
-        let (weak, index) = (Arc::downgrade(state), one.index());
-        let waker = waker_fn(move || {
-            if let Some(state) = weak.upgrade() {
-                state.open[index].end_reads();
-            }
-        });
-        if Pin::new(&mut shutdown)
-            .poll(&mut Context::from_waker(&waker))
-            .is_ready()
-        {
-            waker.wake(); // requested already
-        }
-        shutdown
-    };
-    loops.iter().map(watch).collect()
 }
 
 /// Returns the loops that are not shutting down, as `next()` would choose them. If there are none,

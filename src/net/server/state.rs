@@ -11,6 +11,7 @@ use std::io;
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::context;
+use crate::event_loop::local::AtShutdown;
 use crate::net::server::limits::AcceptRate;
 use crate::net::server::open::OpenConnections;
 use crate::net::server::report::ServerReport;
@@ -184,6 +185,12 @@ impl ServerState {
             accept_errors: self.accept_errors.load(Ordering::Acquire),
             last_error: self.last_error.lock().clone(),
         }
+    }
+}
+
+impl AtShutdown for ServerState {
+    fn shutdown_began(&self, index: usize) {
+        self.open[index].end_reads();
     }
 }
 
