@@ -14,7 +14,7 @@ use loopgroup::io::Interest;
 use loopgroup::net::{ServerHandle, TcpStream};
 use loopgroup::{EndCause, block_on};
 
-use crate::util::{HOUR, LONG, eventually, group, ms, stall, within};
+use crate::util::{HOUR, LONG, alone, eventually, group, ms, stall, within};
 use crate::{connect, serve_on};
 
 async fn echo(stream: TcpStream, _peer: SocketAddr) {
@@ -454,4 +454,40 @@ fn clients_that_talk_during_a_shutdown_get_whole_answers() {
             assert_eq!(block_on(server).completed(), 4);
         }
     });
+}
+
+#[test]
+fn the_server_of_the_front_page_ends_at_once_by_ctrl_c_whoever_is_connected() {
+    alone(
+        "the_server_of_the_front_page_ends_at_once_by_ctrl_c_whoever_is_connected",
+        || {
+            let workers = group(2);
+            let server = serve_on(&workers).serve(echo).unwrap();
+            let mut idle: Vec<_> = (0..20).map(|_| idle_client(&server)).collect();
+            let mut talks = idle_client(&server);
+            let interrupted = thread::spawn({
+                let workers = workers.clone();
+                move || workers.block_on(async { loopgroup::signal::shutdown().await })
+            });
+            eventually("the signal is waited for", || {
+                let masks = std::fs::read_to_string("/proc/self/status").unwrap();
+                let caught = masks.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+                u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 2 != 0
+            });
+            talks.write_all(&[7; 10_000]).unwrap();
+            let pid = std::process::id().to_string();
+            let kill = std::process::Command::new("kill")
+                .args(["-INT", &pid])
+                .status();
+            assert!(kill.unwrap().success());
+            interrupted.join().unwrap();
+            let report = workers.drain(HOUR).wait();
+            assert!(report.is_clean(), "{report}");
+            assert_eq!(rest_of(&mut talks), [7; 10_000]);
+            for client in &mut idle {
+                assert_eq!(rest_of(client), b"");
+            }
+            assert_eq!(block_on(server).completed(), 21);
+        },
+    );
 }
