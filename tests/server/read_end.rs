@@ -480,7 +480,7 @@ fn the_server_of_the_front_page_ends_at_once_by_ctrl_c_whoever_is_connected() {
                 .args(["-INT", &pid])
                 .status();
             assert!(kill.unwrap().success());
-            interrupted.join().unwrap();
+            interrupted.join().unwrap().unwrap();
             let report = workers.drain(HOUR).wait();
             assert!(report.is_clean(), "{report}");
             assert_eq!(rest_of(&mut talks), [7; 10_000]);

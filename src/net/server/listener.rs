@@ -287,12 +287,12 @@ impl SocketOptions {
 pub(super) fn tcp_listener(fd: OwnedFd) -> io::Result<TcpListener> {
     let domain = stream_domain(&fd)?;
     if domain == Domain::UNIX {
-        return Err(super::invalid(
+        return Err(invalid(
             "this descriptor is a Unix socket: use Server::unix_from_fd",
         ));
     }
     if domain != Domain::IPV4 && domain != Domain::IPV6 {
-        return Err(super::invalid("this descriptor is not a TCP socket"));
+        return Err(invalid("this descriptor is not a TCP socket"));
     }
     let listener = TcpListener::from_std(Socket::from(fd).into())?;
     check_listening(&listener)?;
@@ -302,7 +302,7 @@ pub(super) fn tcp_listener(fd: OwnedFd) -> io::Result<TcpListener> {
 /// Takes a descriptor for a Unix listener, after checks.
 pub(super) fn unix_listener(fd: OwnedFd) -> io::Result<UnixListener> {
     if stream_domain(&fd)? != Domain::UNIX {
-        return Err(super::invalid(
+        return Err(invalid(
             "this descriptor is not a Unix socket: use Server::from_fd for TCP",
         ));
     }
@@ -323,7 +323,7 @@ fn stream_domain(fd: &OwnedFd) -> io::Result<Domain> {
             Type::DGRAM => "a datagram socket, which has no connections",
             _ => "not a stream socket",
         };
-        return Err(super::invalid(&format!(
+        return Err(invalid(&format!(
             "this descriptor is {what}: a server needs a listening TCP or Unix stream socket"
         )));
     }
@@ -335,7 +335,7 @@ pub(super) fn check_listening(socket: &impl AsFd) -> io::Result<()> {
     if is_listening(socket)? {
         return Ok(());
     }
-    Err(super::invalid(
+    Err(invalid(
         "this socket does not listen: call listen on it first, or let Server::new bind one",
     ))
 }
@@ -349,4 +349,8 @@ fn is_listening(socket: &impl AsFd) -> io::Result<bool> {
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn is_listening(_socket: &impl AsFd) -> io::Result<bool> {
     Ok(true)
+}
+
+pub(super) fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }

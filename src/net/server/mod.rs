@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use crate::group::handle::EventLoopGroup;
 use crate::net::server::hooks::Hooks;
 use crate::net::server::limits::TimeLimits;
-use crate::net::server::listener::{ListenSettings, check_listening};
+use crate::net::server::listener::{ListenSettings, check_listening, invalid};
 use crate::net::tcp::TcpListener;
 use crate::net::unix::UnixListener;
 
@@ -349,8 +349,4 @@ impl<L: Listener> Server<L> {
             hooks: Hooks::default(),
         }
     }
-}
-
-fn invalid(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
 }

@@ -17,10 +17,10 @@ use crate::net::server::acceptor::{Acceptor, WorkerChoice};
 use crate::net::server::connection::ServerCore;
 use crate::net::server::handle::ServerHandle;
 use crate::net::server::handlers::{Handlers, LoopHandlers, SharedHandler};
-use crate::net::server::listener::Listener;
+use crate::net::server::listener::{Listener, invalid};
 use crate::net::server::outcome::Outcome;
 use crate::net::server::state::{Lifetime, ServerState};
-use crate::net::server::{Existing, Server, Source, invalid};
+use crate::net::server::{Existing, Server, Source};
 use crate::sync::Arc;
 
 #[cfg(doc)]
