@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 const CLIENTS: u64 = 8;
 const REPLACEMENTS: u64 = 5;
 
-/// Sends so many requests (or a few more), one to four on each connection, and has the process replaced five times meanwhile.
+/// Sends so many requests (or a few more), one to four on each connection, and has the process replaced five
+/// times meanwhile.
 pub(crate) fn run(address: &str, requests: u64) -> io::Result<()> {
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let connections = AtomicU64::new(0);

@@ -8,8 +8,8 @@
 //!   selector, so its readiness must stay set.
 //! - A task that always finds its descriptor ready still yields: each poll of a task has a budget,
 //!   which is spent by operations that complete, not by those that wait.
-//! - Once the reads of a connection have ended, an operation that would block is still tried: what has arrived
-//!   is read first, whatever is known of its readiness.
+//! - Once the reads of a connection have ended, an operation that would block is still tried: what has
+//!   arrived is read first, whatever is known of its readiness.
 //! - Drop order: leave the selector, leave the table, close the descriptor.
 
 use std::fmt;

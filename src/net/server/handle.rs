@@ -116,7 +116,7 @@ impl<A> ServerHandle<A> {
     ///
     /// let group = EventLoopGroup::new(1)?;
     /// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|stream, _| async move {
-    ///     let _ = futures::io::copy(&stream, &mut &stream).await; // until the peer closes, or the server ends
+    ///     let _ = futures::io::copy(&stream, &mut &stream).await; // until the peer closes, or the drain
     /// })?;
     /// let _idle = std::net::TcpStream::connect(server.local_addr())?;
     /// while server.accepted() < 1 {

@@ -100,8 +100,8 @@ pub(super) struct Watch {
 ///
 /// let server = Server::new("127.0.0.1:0")?.on_error(|error| {
 ///     // What clients do all the time is not worth a line.
-///     let reset = error.downcast_ref().is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset);
-///     if !reset {
+///     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+///     if kind != Some(io::ErrorKind::ConnectionReset) {
 ///         eprintln!("loop {}: {:?}: {error}", error.event_loop().index(), error.peer());
 ///     }
 /// });

@@ -39,7 +39,8 @@ impl TimeLimits {
             control,
             first_byte: self.first_byte.map(sleep),
             idle: self.idle.map(|idle| {
-                let step = idle.div_ceil(CHECKS);
+                // Rounded up: a limit is never shortened.
+                let step = idle / CHECKS + Duration::from_nanos(1);
                 IdleWatch {
                     step,
                     check: sleep(step),
@@ -47,17 +48,6 @@ impl TimeLimits {
                 }
             }),
         }
-    }
-}
-
-/// Rounds up, so that a limit is never shortened.
-trait DivCeil {
-    fn div_ceil(self, by: u32) -> Duration;
-}
-
-impl DivCeil for Duration {
-    fn div_ceil(self, by: u32) -> Duration {
-        (self / by).saturating_add(Duration::from_nanos(1))
     }
 }
 
@@ -128,9 +118,10 @@ impl AcceptRate {
     pub(super) fn new(per_second: u32) -> AcceptRate {
         let interval = Duration::from_secs(1) / per_second;
         let full = interval.max(Duration::from_millis(10));
+        let now = sync::now();
         AcceptRate {
             interval,
-            empty_at: Mutex::new(sync::now() - full),
+            empty_at: Mutex::new(now.checked_sub(full).unwrap_or(now)),
             full,
         }
     }

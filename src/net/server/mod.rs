@@ -4,7 +4,7 @@
 //!   boss loop                            worker loop
 //!   acceptor: accept ─▶ next() ─▶ inbox ─▶ handler(stream, peer) ─▶ its future, a task of this loop
 //!        │ stop(), or shutdown of the boss loop or of all workers: the listener closes first
-//!        └ connection limit, accept rate, no descriptors, a full queue: it waits; connections stay in the backlog
+//!        └ limit, rate, no descriptors, a full queue: it waits; connections stay in the backlog
 //! ```
 //!
 //! - An accepted connection ends in one of four ways, and the report counts each: its handler
@@ -16,7 +16,8 @@
 //!
 //! `settings` is what a user writes, and `start` checks it. `listener` is what differs between TCP and Unix
 //! sockets, `acceptor` accepts and distributes. `connection` is one connection; `handlers`, `hooks`, `limits`
-//! and `open` are what it needs. `state`, `handle` and `report` are the counts and events, and how they are seen.
+//! and `open` are what it needs. `state`, `handle` and `report` are the counts and events, and how they are
+//! seen.
 
 mod acceptor;
 mod connection;

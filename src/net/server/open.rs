@@ -2,8 +2,8 @@
 //!
 //! - A connection enters when its handler is called and leaves when its handler has ended. One that enters
 //!   after the reads have ended finds them ended: the flag and the list share a lock.
-//! - The loop tells when its shutdown begins, in the turn that notices the request and before the loop can come
-//!   to rest, so the handlers get their turn also if there is no quiet period.
+//! - The loop tells when its shutdown begins, in the turn that notices the request and before the loop can
+//!   come to rest: handlers get their turn also if there is no quiet period.
 //! - The reads are ended with no lock held: this wakes tasks.
 
 use slab::Slab;

@@ -67,8 +67,8 @@ impl<L: Listener> Server<L> {
     ///
     /// `factory` is called on a worker loop, once, when the first connection arrives there; the handler that
     /// it returns serves all connections of this loop. So handlers of one loop share what the factory has
-    /// made, without a lock: an `Rc`, a `RefCell`, a connection pool. It is dropped on its loop, after the last
-    /// handler's future, and before the end of the loop or of the server is announced.
+    /// made, without a lock: an `Rc`, a `RefCell`, a connection pool. It is dropped on its loop, after the
+    /// last handler's future, and before the end of the loop or of the server is announced.
     ///
     /// If the factory panics on a loop, this loop serves no connection: its connections are passed to other
     /// loops. They are [rejected](ServerReport::rejected) if there is none.
@@ -119,7 +119,7 @@ impl<L: Listener> Server<L> {
     ///
     /// # Errors
     ///
-    /// Those of [`serve`](Server::serve); an error of the factory is not among them, since it is called later.
+    /// Those of [`serve`](Server::serve). An error of the factory is not among them: it is called later.
     ///
     /// # Examples
     ///
