@@ -187,6 +187,8 @@ pub enum PanicSite {
     RejectPolicy,
     /// The `init` or the destructor of a [`LoopBound`](crate::LoopBound) value.
     LoopBound,
+    /// A hook or a handler factory of a [`Server`](crate::net::Server).
+    Server,
 }
 
 impl fmt::Display for PanicSite {
@@ -201,6 +203,7 @@ impl fmt::Display for PanicSite {
             PanicSite::ThreadFactory => "thread factory",
             PanicSite::RejectPolicy => "reject policy",
             PanicSite::LoopBound => "loop-bound value",
+            PanicSite::Server => "hook or handler factory of a server",
         })
     }
 }

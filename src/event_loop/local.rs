@@ -20,8 +20,7 @@ use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
 use crate::reactor::source::Source;
-
-use crate::sync::{self, Arc};
+use crate::sync::{self, Arc, Weak};
 use crate::task_id::{AbortTarget, TaskId};
 use crate::this_thread::{self, CancelReason};
 use crate::time::queue;
@@ -50,6 +49,8 @@ pub(crate) struct Local {
     pub(crate) timers: Timers,
     live: RefCell<Live>,
     pub(crate) arena: RefCell<Arena>,
+    /// Told when the shutdown begins; what has ended is dropped when the next one is added.
+    at_shutdown: RefCell<Vec<Weak<dyn AtShutdown>>>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
     /// Tasks woken on this thread, ever.
@@ -92,6 +93,12 @@ enum Waking {
     ToDrop,
 }
 
+/// Something that is told when the shutdown of a loop begins.
+pub(crate) trait AtShutdown: Send + Sync {
+    /// The shutdown of the loop with this index has begun: called on its thread, with nothing held.
+    fn shutdown_began(&self, index: usize);
+}
+
 impl Local {
     pub(crate) fn new(shared: Arc<Shared>, group: Arc<dyn Any + Send + Sync>) -> Local {
         let measure_time = shared.config.measure_time;
@@ -111,6 +118,7 @@ impl Local {
             given_up: RefCell::default(),
             live: RefCell::default(),
             arena: RefCell::default(),
+            at_shutdown: RefCell::default(),
             polls: Cell::new(0),
             woken: Cell::new(0),
             measure_time,
@@ -233,6 +241,22 @@ impl Local {
     /// Wakes tasks whose descriptors are ready: I/O work.
     pub(crate) fn wake_ready(&self, ready: &mut Vec<Waker>) {
         self.wake_into(Waking::Io, ready);
+    }
+
+    /// Has `observer` told when the shutdown of this loop begins, on this thread and before the loop can come
+    /// to rest.
+    pub(crate) fn tell_at_shutdown(&self, observer: Weak<dyn AtShutdown>) {
+        let mut observers = self.at_shutdown.borrow_mut();
+        observers.retain(|one| one.strong_count() > 0);
+        observers.push(observer);
+    }
+
+    /// Tells what waits for it that the shutdown begins.
+    pub(crate) fn note_shutdown(&self) {
+        let observers = self.at_shutdown.take();
+        for observer in observers.iter().filter_map(Weak::upgrade) {
+            observer.shutdown_began(self.shared.index);
+        }
     }
 
     /// Closes every channel of the loop; tasks that wait for one are woken and get an error.

@@ -370,6 +370,7 @@ impl Runner {
         let now = now.unwrap_or_else(|| self.now());
         if let Mode::Working = self.mode {
             trace::shutdown(local.shared.index, "shutting down");
+            local.note_shutdown();
             local.wake_scheduled();
             if local.shared.config.close_channels == CloseChannels::Immediately {
                 local.close_channels();

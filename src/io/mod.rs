@@ -31,6 +31,7 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+pub(crate) mod control;
 mod copy;
 mod duplex;
 pub(crate) mod interest;

@@ -8,6 +8,8 @@
 //!   selector, so its readiness must stay set.
 //! - A task that always finds its descriptor ready still yields: each poll of a task has a budget,
 //!   which is spent by operations that complete, not by those that wait.
+//! - Once the reads of a connection have ended, an operation that would block is still tried: what has
+//!   arrived is read first, whatever is known of its readiness.
 //! - Drop order: leave the selector, leave the table, close the descriptor.
 
 use std::fmt;
@@ -19,6 +21,7 @@ use std::task::{Context, Poll, ready};
 use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Watched;
+use crate::io::control::Control;
 use crate::io::interest::Interest;
 use crate::io::register_error::RegisterError;
 use crate::io::watched::shut;
@@ -188,7 +191,9 @@ impl<T: AsFd> Registered<T> {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if it is not ready; otherwise what `operation` returns.
+    /// `WouldBlock` if it is not ready; otherwise what `operation` returns. On a connection of a
+    /// [`Server`](crate::net::Server): `UnexpectedEof` instead of `WouldBlock` if its reads have ended, and
+    /// `TimedOut` if a time limit of the server has expired.
     ///
     /// # Examples
     ///
@@ -219,7 +224,9 @@ impl<T: AsFd> Registered<T> {
         for (ready, look) in ready.iter_mut().zip(looks) {
             *ready = match look {
                 Some((_, Readiness::Shut)) => return Err(shut()),
+                Some((_, Readiness::Expired)) => return Err(expired()),
                 Some((direction, Readiness::Ready(tick))) => Some((direction, tick)),
+                Some((direction, Readiness::Ended)) => Some((direction, Tick::END)),
                 Some((_, Readiness::NotReady)) | None => None,
             };
         }
@@ -229,6 +236,10 @@ impl<T: AsFd> Registered<T> {
         let result = operation(self.get_ref());
         if would_block(&result) {
             for (direction, tick) in ready.into_iter().flatten() {
+                if tick.is_end() {
+                    // Not `WouldBlock`: `readable` would resolve at once, for ever.
+                    return Err(reads_ended());
+                }
                 source.blocked(direction, tick);
             }
         }
@@ -255,9 +266,18 @@ impl<T: AsFd> Registered<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        self.watched.deregister();
-        self.watched = Arc::default();
-        self.watched.register(event_loop.shared(), self.as_raw_fd())
+        let fd = self.as_raw_fd();
+        self.watched.migrate(event_loop.shared(), fd)
+    }
+
+    /// Returns what ends its reads, or limits its time, from elsewhere.
+    pub(crate) fn control(&self) -> Control {
+        Control::new(&self.watched)
+    }
+
+    /// Registers it with this thread's loop now, not when it first has to wait.
+    pub(crate) fn register(&self) -> io::Result<()> {
+        self.watched.source_of(self.as_raw_fd()).map(drop)
     }
 
     /// Polls an operation until it returns anything but `WouldBlock`.
@@ -268,8 +288,21 @@ impl<T: AsFd> Registered<T> {
         &self,
         direction: Direction,
         cx: &mut Context<'_>,
+        operation: impl FnMut(&T) -> io::Result<R>,
+        short: impl Fn(&R) -> Short,
+    ) -> Poll<io::Result<R>> {
+        self.poll_io_or(direction, cx, operation, short, || Err(reads_ended()))
+    }
+
+    /// As [`poll_io`](Registered::poll_io); `end` is the outcome of an operation that would block after
+    /// the reads have ended.
+    pub(crate) fn poll_io_or<R>(
+        &self,
+        direction: Direction,
+        cx: &mut Context<'_>,
         mut operation: impl FnMut(&T) -> io::Result<R>,
         short: impl Fn(&R) -> Short,
+        end: impl FnOnce() -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         ready!(budget::poll_proceed(cx));
         if let Some(result) = self.try_unregistered(&mut operation) {
@@ -279,6 +312,9 @@ impl<T: AsFd> Registered<T> {
             let (source, tick) = ready!(self.poll_ready(direction, cx))?;
             let result = operation(self.get_ref());
             if would_block(&result) {
+                if tick.is_end() {
+                    return Poll::Ready(end());
+                }
                 source.blocked(direction, tick);
                 continue;
             }
@@ -343,6 +379,8 @@ impl<T: AsFd> Registered<T> {
             }
             match look {
                 Readiness::Ready(tick) => Ok(Some((source, tick))),
+                Readiness::Ended => Ok(Some((source, Tick::END))),
+                Readiness::Expired => Err(expired()),
                 Readiness::Shut => Err(shut()),
                 Readiness::NotReady => Ok(None),
             }
@@ -402,5 +440,22 @@ pub(super) fn would_block<R>(result: &io::Result<R>) -> bool {
     matches!(result, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// The source that is ready, and the tick at which its readiness was read.
+#[cold]
+pub(super) fn reads_ended() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "reads of this connection have ended: its server is shutting down",
+    )
+}
+
+#[cold]
+fn expired() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        "a time limit of the server that accepted this connection has expired",
+    )
+}
+
+/// The source that is ready, and the tick at which its readiness was read; [`Tick::END`] if its reads have
+/// ended.
 pub(super) type Ready<'a> = io::Result<(&'a Source, Tick)>;

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use crate::event_loop::{budget, context};
 use crate::io::interest::Interest;
 use crate::io::ready::Ready;
-use crate::io::registered::{self, Registered, would_block};
+use crate::io::registered::{self, Registered, reads_ended, would_block};
 use crate::reactor::direction::Direction;
 use crate::reactor::source::Handover;
 use crate::reactor::wait_list::{Intent, WaitKey};
@@ -98,6 +98,16 @@ impl<T: AsFd> Registered<T> {
         poll_fn(|cx| waiter.poll_io(cx, &mut operation)).await
     }
 
+    /// Runs a read in the same way; it returns `end` if it would block after the reads have ended.
+    pub(crate) async fn read_io<R>(
+        &self,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+        end: impl Fn() -> R,
+    ) -> io::Result<R> {
+        let mut waiter = Waiter::new(self, Direction::Read, Intent::Operate);
+        poll_fn(|cx| waiter.poll_io_or(cx, &mut operation, || Ok(end()))).await
+    }
+
     async fn wait(&self, direction: Direction) -> io::Result<()> {
         budget::proceed().await;
         let mut waiter = Waiter::new(self, direction, Intent::Observe);
@@ -132,6 +142,17 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         cx: &mut Context<'_>,
         operation: &mut impl FnMut(&T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
+        self.poll_io_or(cx, operation, || Err(reads_ended()))
+    }
+
+    /// As [`poll_io`](Waiter::poll_io); `end` is the outcome of an operation that would block after the
+    /// reads have ended.
+    fn poll_io_or<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        operation: &mut impl FnMut(&T) -> io::Result<R>,
+        end: impl FnOnce() -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
         if self.key.is_none() {
             ready!(budget::poll_proceed(cx));
             if let Some(result) = self.registered.try_unregistered(operation) {
@@ -151,6 +172,10 @@ impl<'a, T: AsFd> Waiter<'a, T> {
             if !would_block(&result) {
                 self.leave();
                 return Poll::Ready(result);
+            }
+            if tick.is_end() {
+                self.leave();
+                return Poll::Ready(end());
             }
             source.blocked(self.direction, tick);
         }

@@ -87,6 +87,20 @@ impl Watched {
         self.enter(&mut registration, home, fd)
     }
 
+    /// Registers the descriptor with another loop, whatever its state is; the caller has the only reference
+    /// to its owner, so that nothing waits for it.
+    pub(crate) fn migrate(self: &Arc<Watched>, home: &Arc<Shared>, fd: RawFd) -> io::Result<()> {
+        // When this returns, the old loop reports nothing more: its table has forgotten the descriptor.
+        self.deregister();
+        let mut registration = self.registration.lock();
+        let old = registration.take();
+        self.registered.store(false, Ordering::Release);
+        self.source.reopen();
+        drop(registration);
+        drop(old);
+        self.register(home, fd)
+    }
+
     /// Registers the descriptor in the table of a loop; under the lock of the registration.
     fn enter(
         self: &Arc<Watched>,

@@ -64,7 +64,10 @@ pub use address_error::ConnectError;
 #[cfg_attr(docsrs, doc(cfg(feature = "peer-cred")))]
 pub use credentials::UCred;
 pub use incoming::Incoming;
-pub use server::{Server, ServerHandle, ServerReport};
+pub use server::{
+    ConnectionEnd, ConnectionEvent, IntoListener, Listener, Outcome, ServeError, Server,
+    ServerHandle, ServerReport,
+};
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use tcp_socket::TcpSocket;
 pub use udp::UdpSocket;

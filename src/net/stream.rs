@@ -42,6 +42,15 @@ pub(super) fn write_vectored(
 
 /// Defines the methods, the `futures::io` traits and the halves of a stream over `$std`, whose addresses
 /// are `$addr`. A read that returns fewer bytes than requested counts as `$partial`.
+/// The outcome of a read that has failed: the end of the stream if a server has ended its reads. (The system
+/// does not return this kind.)
+pub(super) fn end_of_stream(error: std::io::Error) -> std::io::Result<usize> {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => Ok(0),
+        _ => Err(error),
+    }
+}
+
 macro_rules! stream {
     (
         $stream:ident,
@@ -102,6 +111,7 @@ macro_rules! stream {
             pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
                 self.io
                     .try_io(Interest::READABLE, |mut stream| stream.read(buf))
+                    .or_else(end_of_stream)
             }
 
             /// Tries to read into several buffers, without waiting.
@@ -115,6 +125,7 @@ macro_rules! stream {
             ) -> std::io::Result<usize> {
                 self.io
                     .try_io(Interest::READABLE, |mut stream| stream.read_vectored(bufs))
+                    .or_else(end_of_stream)
             }
 
             /// Tries to write, without waiting; returns how many bytes the system has taken.
@@ -231,6 +242,16 @@ macro_rules! stream {
                 (read, $write_half { stream, open: true })
             }
 
+            /// Returns what ends its reads, or limits its time, from elsewhere.
+            pub(super) fn control(&self) -> crate::io::control::Control {
+                self.io.control()
+            }
+
+            /// Registers it with this thread's loop now, not when it first has to wait.
+            pub(super) fn register(&self) -> std::io::Result<()> {
+                self.io.register()
+            }
+
             fn poll_read_shared(
                 &self,
                 cx: &mut Context<'_>,
@@ -242,7 +263,9 @@ macro_rules! stream {
                     let partial = n > 0 && n < requested;
                     if partial { $partial } else { Short::No }
                 };
-                self.io.poll_io(Direction::Read, cx, &mut read, short)
+                // A server that shuts down ends the reads of its connections.
+                let end = || Ok(0);
+                self.io.poll_io_or(Direction::Read, cx, &mut read, short, end)
             }
 
             fn poll_write_shared(

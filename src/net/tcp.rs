@@ -19,7 +19,7 @@ use crate::net::address_error::cannot_bind;
 use crate::net::connect::{connect, connect_within};
 use crate::net::incoming::Incoming;
 use crate::net::socket::{descriptors, socket, try_from_std};
-use crate::net::stream::{requested, stream, write, write_vectored};
+use crate::net::stream::{end_of_stream, requested, stream, write, write_vectored};
 use crate::net::tcp_options::tcp_options;
 use crate::reactor::direction::Direction;
 
@@ -60,22 +60,20 @@ impl TcpListener {
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         try_each(&address, |address| async move {
             budget::proceed_and_spend().await;
-            TcpListener::listen(address, BACKLOG, false)
+            TcpListener::listen(address, BACKLOG, |_| Ok(()))
         })
         .await
     }
 
-    /// Listens on an address, alone or with other listeners on the same port (`reuse_port`).
+    /// Listens on an address, with a socket that `prepare` has set options of.
     pub(super) fn listen(
         address: SocketAddr,
         backlog: usize,
-        reuse_port: bool,
+        prepare: impl FnOnce(&Socket) -> io::Result<()>,
     ) -> io::Result<TcpListener> {
         let socket = stream_socket(address)?;
         socket.set_reuse_address(true)?;
-        if reuse_port {
-            socket.set_reuse_port(true)?;
-        }
+        prepare(&socket)?;
         let bound = socket.bind(&address.into());
         bound.map_err(|error| cannot_bind(address, error))?;
         TcpListener::listen_socket(socket, backlog)
@@ -352,7 +350,7 @@ impl TcpStream {
     ///
     /// Cancel safe: nothing is consumed.
     pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        self.io.io(Direction::Read, |stream| stream.peek(buf)).await
+        self.io.read_io(|stream| stream.peek(buf), || 0).await
     }
 
     /// Polls to read without consuming. It shares its waker with the reads of this stream: only the last
@@ -363,7 +361,8 @@ impl TcpStream {
     /// Returns any error from the operating system.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         let peek = |stream: &std::net::TcpStream| stream.peek(buf);
-        self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
+        self.io
+            .poll_io_or(Direction::Read, cx, peek, |_| Short::No, || Ok(0))
     }
 
     pub(super) fn options(&self) -> SockRef<'_> {

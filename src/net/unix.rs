@@ -19,7 +19,7 @@ use crate::io::waiter::Waiter;
 use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
 use crate::net::socket::{descriptors, socket, try_from_std};
-use crate::net::stream::{requested, stream, write, write_vectored};
+use crate::net::stream::{end_of_stream, requested, stream, write, write_vectored};
 use crate::net::unix_addr::{Shown, from_path, to_sock_addr};
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
@@ -238,6 +238,20 @@ impl UnixListener {
         )
     }
 
+    /// Listens on a path, or on an abstract name, with a socket that `prepare` has set options of.
+    pub(super) fn listen(
+        path: &Path,
+        backlog: usize,
+        prepare: impl FnOnce(&Socket) -> io::Result<()>,
+    ) -> io::Result<UnixListener> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        prepare(&socket)?;
+        let bound = SockAddr::unix(path).and_then(|address| socket.bind(&address));
+        bound.map_err(|error| cannot_bind(path.display(), error))?;
+        socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        UnixListener::from_std(socket.into())
+    }
+
     /// Converts a standard library listener and makes it non-blocking.
     ///
     /// # Errors
@@ -311,10 +325,18 @@ impl UnixListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(UnixStream, SocketAddr)>> {
-        let accept = |listener: &mio::net::UnixListener| listener.accept();
-        self.io
-            .poll_io(Direction::Read, cx, accept, |_| Short::No)
-            .map_ok(accepted_stream)
+        self.poll_accept_with(cx, |accept| accept())
+    }
+
+    /// As [`poll_accept`](UnixListener::poll_accept); `admit` calls the accept, or refuses to.
+    pub(super) fn poll_accept_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        mut admit: impl FnMut(&dyn Fn() -> io::Result<(UnixStream, SocketAddr)>) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let accept =
+            |listener: &mio::net::UnixListener| admit(&|| listener.accept().map(accepted_stream));
+        self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
 
     /// Returns a stream of connections, which never ends.

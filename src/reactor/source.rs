@@ -14,6 +14,10 @@
 //! - Each direction has one waker for the poll functions, which the last caller replaces and every
 //!   event wakes; and there is a [wait list](super::wait_list) of futures, which remove themselves. So
 //!   nothing accumulates, and many tasks may wait for one socket.
+//! - Three more facts share the word, set by the owner of a connection and kept by
+//!   [`reopen`](Source::reopen): the reads have [ended](Source::end_reads), an [expired](Source::expire) time
+//!   limit, and whether use is recorded for such a limit. They are read only where an operation would have to
+//!   wait, or in the branch that also handles the end of a loop: a source without them pays nothing.
 //! - It knows nothing of loops and sockets.
 //!
 //! # The baton
@@ -65,8 +69,21 @@ const READ_STICKY: usize = 1 << 2;
 const WRITE_STICKY: usize = 1 << 3;
 /// The loop has ended: no further events will be reported.
 const SHUT: usize = 1 << 4;
-const BITS: usize = (1 << 5) - 1;
-const TICK: usize = 1 << 5;
+/// The bits above: what the selector and the end of the loop have reported.
+const EVENTS: usize = (1 << 5) - 1;
+/// A read that would have to wait finds the end of the stream.
+const READS_ENDED: usize = 1 << 5;
+/// An operation that would have to wait fails: a time limit has expired.
+const EXPIRED: usize = 1 << 6;
+/// Use is recorded in the two bits below.
+const LIMITED: usize = 1 << 7;
+/// It was ready for an operation since the last look; see [`Source::take_use`].
+const USED: usize = 1 << 8;
+/// It was ready for a read at least once.
+const RECEIVED: usize = 1 << 9;
+const TICK: usize = 1 << 10;
+/// All bits below the tick.
+const BITS: usize = TICK - 1;
 
 impl Direction {
     /// The bits that make a system call in this direction worthwhile; `WouldBlock` clears them.
@@ -92,6 +109,10 @@ pub(crate) enum Readiness {
     /// Worth a system call; the tick is for [`Source::blocked`] and [`Source::short`].
     Ready(Tick),
     NotReady,
+    /// Reads have ended: an operation that would block has nothing to wait for.
+    Ended,
+    /// Not ready, and a time limit has expired.
+    Expired,
     /// The loop that would report events has ended.
     Shut,
 }
@@ -99,6 +120,15 @@ pub(crate) enum Readiness {
 /// The tick at which readiness was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tick(usize);
+
+impl Tick {
+    /// Stands for [`Readiness::Ended`] where readiness is expected. It clears nothing: no tick is as large.
+    pub(crate) const END: Tick = Tick(usize::MAX);
+
+    pub(crate) fn is_end(self) -> bool {
+        self == Tick::END
+    }
+}
 
 /// The readiness and the waiters of one descriptor, shared by its reactor and its users.
 #[derive(Debug, Default)]
@@ -137,10 +167,37 @@ impl Source {
     pub(crate) fn readiness(&self, direction: Direction) -> Readiness {
         // Acquire pairs with the Release of the update that set the bits.
         let word = self.word.load(Ordering::Acquire);
-        if word & SHUT != 0 {
-            Readiness::Shut
+        if word & (SHUT | LIMITED) != 0 {
+            self.rare_readiness(direction, word)
         } else if word & direction.mask() != 0 {
             Readiness::Ready(Tick(word / TICK))
+        } else if word & READS_ENDED != 0 && direction == Direction::Read {
+            Readiness::Ended
+        } else {
+            Readiness::NotReady
+        }
+    }
+
+    /// The readiness of a source that is shut, or whose use is recorded.
+    #[cold]
+    fn rare_readiness(&self, direction: Direction, word: usize) -> Readiness {
+        if word & SHUT != 0 {
+            return Readiness::Shut;
+        }
+        if word & direction.mask() != 0 {
+            let used = match direction {
+                Direction::Read => USED | RECEIVED,
+                Direction::Write => USED,
+            };
+            if word & used != used {
+                self.word.fetch_or(used, Ordering::AcqRel);
+            }
+            return Readiness::Ready(Tick(word / TICK));
+        }
+        if word & READS_ENDED != 0 && direction == Direction::Read {
+            Readiness::Ended
+        } else if word & EXPIRED != 0 {
+            Readiness::Expired
         } else {
             Readiness::NotReady
         }
@@ -150,10 +207,10 @@ impl Source {
         self.word.load(Ordering::Acquire) & SHUT != 0
     }
 
-    /// Clears everything, for registration with another loop: readiness is what that loop reports
+    /// Clears all events, for registration with another loop: readiness is what that loop reports
     /// from now on.
     pub(crate) fn reopen(&self) {
-        let reopen = |word: usize| Some((word & !BITS).wrapping_add(TICK));
+        let reopen = |word: usize| Some((word & !EVENTS).wrapping_add(TICK));
         let _ = self
             .word
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, reopen);
@@ -209,7 +266,51 @@ impl Source {
 
     /// Records that the loop has ended; adds the wakers of all waiters to `woken`.
     pub(crate) fn shut(&self, woken: &mut Vec<Waker>) {
-        self.set(SHUT | BITS, woken);
+        self.set(SHUT | EVENTS, woken);
+    }
+
+    /// Ends the reads: from now on a read that would block finds the end of the stream. Adds the wakers
+    /// of those that wait to read to `woken`.
+    pub(crate) fn end_reads(&self, woken: &mut Vec<Waker>) {
+        self.word.fetch_or(READS_ENDED, Ordering::AcqRel);
+        let mut waiters = self.waiters.lock();
+        waiters.collect_woken(Direction::Read, READ_STICKY, woken);
+    }
+
+    /// Has every operation that would have to wait fail; adds the wakers of all waiters to `woken`. Use
+    /// must be [recorded](Source::record_use).
+    pub(crate) fn expire(&self, woken: &mut Vec<Waker>) {
+        let before = self.word.fetch_or(EXPIRED, Ordering::AcqRel);
+        debug_assert_ne!(before & LIMITED, 0, "otherwise nobody looks at the bit");
+        let mut waiters = self.waiters.lock();
+        for direction in [Direction::Read, Direction::Write] {
+            waiters.collect_woken(direction, READ_STICKY | WRITE_STICKY, woken);
+        }
+    }
+
+    /// Records from now on whether the source is used; see [`take_use`](Source::take_use).
+    pub(crate) fn record_use(&self) {
+        self.word.fetch_or(LIMITED, Ordering::AcqRel);
+    }
+
+    /// Whether it was ready for an operation since the last call.
+    pub(crate) fn take_use(&self) -> bool {
+        self.word.fetch_and(!USED, Ordering::AcqRel) & USED != 0
+    }
+
+    /// Whether anything has arrived to be read, the end of the stream included.
+    pub(crate) fn has_received(&self) -> bool {
+        let arrived = RECEIVED | READABLE | READ_STICKY;
+        self.word.load(Ordering::Acquire) & arrived != 0
+    }
+
+    /// Whether a task waits for it, or did when it was last polled.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let waiters = self.waiters.lock();
+        let futures = waiters.futures.as_ref();
+        waiters.poll_read.is_some()
+            || waiters.poll_write.is_some()
+            || futures.is_some_and(|futures| !futures.is_empty())
     }
 
     fn set(&self, bits: usize, woken: &mut Vec<Waker>) {

@@ -139,6 +139,11 @@ impl WaitList {
         }
     }
 
+    /// Whether no future has an entry.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Gives the baton to the first future that waits to operate.
     pub(super) fn notify_one(&mut self, direction: Direction) -> Option<Waker> {
         self.pop(direction, Intent::Operate, EntryState::Baton)

@@ -142,7 +142,7 @@ fn take_after(mut restless: usize, source: &Source, socket: &Socket) {
             }
             Readiness::NotReady if restless > 0 => restless -= 1,
             Readiness::NotReady => assert!(parker.park(None)),
-            Readiness::Shut => panic!("nobody shuts it"),
+            look => panic!("nobody ends it: {look:?}"),
         }
     }
     leave(source, key);
@@ -160,6 +160,62 @@ fn on_a_thread<T: 'static>(
 ) -> thread::JoinHandle<T> {
     let source = Arc::clone(source);
     thread::spawn(move || act(&source))
+}
+
+#[test]
+fn the_end_of_reads_is_seen_by_every_reader_also_by_one_that_just_begins_to_wait() {
+    explore_core(|| {
+        let source = Arc::new(Source::default());
+        let polls = on_a_thread(&source, |source| wait(source, Direction::Read));
+        let takes = on_a_thread(&source, |source| {
+            wait_in_the_crowd(source, Direction::Read, Intent::Operate)
+        });
+        let mut woken = Vec::new();
+        source.end_reads(&mut woken);
+        woken.into_iter().for_each(Waker::wake);
+        assert_eq!(polls.join().unwrap(), Readiness::Ended);
+        assert_eq!(takes.join().unwrap(), Readiness::Ended);
+    });
+}
+
+#[test]
+fn the_end_of_reads_that_meets_an_event_hides_no_data() {
+    explore(|| {
+        let source = Arc::new(Source::default());
+        let socket = Arc::new(Socket::new(0));
+        let arriving = Arc::clone(&socket);
+        let arrives = on_a_thread(&source, move |source| arrive(source, &arriving, 1));
+        let ends = on_a_thread(&source, |source| {
+            let mut woken = Vec::new();
+            source.end_reads(&mut woken);
+            woken.into_iter().for_each(Waker::wake);
+        });
+        // Reads as `Registered` does: at the end it tries once more.
+        let parker = Arc::new(Parker::new());
+        let (mut key, one) = (None, |some: usize| some.checked_sub(1));
+        let take = || {
+            socket
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, one)
+                .is_ok()
+        };
+        let mut taken = 0;
+        loop {
+            let look = poll(&source, &mut key, Direction::Read, Intent::Operate, &parker);
+            match look {
+                Readiness::Ready(_) | Readiness::Ended if take() => taken += 1,
+                Readiness::Ready(tick) => source.blocked(Direction::Read, tick),
+                Readiness::NotReady => assert!(parker.park(None)),
+                Readiness::Ended => break,
+                look => panic!("nobody shuts it: {look:?}"),
+            }
+        }
+        leave(&source, key);
+        arrives.join().unwrap();
+        ends.join().unwrap();
+        // What arrived after the last attempt is left, with its readiness: the next read finds it.
+        let is_ready = matches!(source.readiness(Direction::Read), Readiness::Ready(_));
+        assert!(taken == 1 || (take() && is_ready));
+    });
 }
 
 #[test]

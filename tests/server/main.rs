@@ -1,14 +1,19 @@
 //! A server accepts, hands over, refuses and ends as its terms say.
 
+mod limits;
+mod listeners;
+mod per_loop_handlers;
+mod read_end;
 mod server;
 mod server_regressions;
 #[path = "../util/mod.rs"]
 mod util;
 
 use std::net::TcpStream as Client;
+use std::sync::{Arc, Mutex};
 
-use loopgroup::EventLoopGroup;
 use loopgroup::net::{Server, ServerHandle};
+use loopgroup::{EventLoopGroup, PanicSite};
 
 /// A server of this machine, at a port of its own.
 fn serve_on(group: &EventLoopGroup) -> Server {
@@ -17,4 +22,13 @@ fn serve_on(group: &EventLoopGroup) -> Server {
 
 fn connect(server: &ServerHandle) -> Client {
     Client::connect(server.local_addr()).unwrap()
+}
+
+/// A group of so many loops, and the places of the panics that it reports.
+fn group_that_reports(loops: usize) -> (EventLoopGroup, Arc<Mutex<Vec<PanicSite>>>) {
+    let sites = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&sites);
+    let builder = EventLoopGroup::builder().loops(loops);
+    let builder = builder.on_panic(move |panic| seen.lock().unwrap().push(panic.site()));
+    (builder.build().unwrap(), sites)
 }

@@ -1,7 +1,7 @@
 //! The task that accepts connections: one per listener.
 //!
-//! - Every wait (for a connection, for the connection limit, for a free descriptor, for room in a
-//!   worker's queue) also waits for the stop signals, which are checked first.
+//! - Every wait (for a connection, for the connection limit, for the accept rate, for a free descriptor, for
+//!   room in a worker's queue) also waits for the stop signals, which are checked first.
 //! - A failed accept keeps the listener's readiness, since an edge-triggered selector would not report
 //!   it again; a timer triggers the retry. It is immediate after a connection that its peer aborted,
 //!   otherwise after 2 ms, doubled each time up to half a second.
@@ -9,7 +9,6 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -18,9 +17,12 @@ use std::time::Duration;
 use crate::event_loop::handle::EventLoop;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
-use crate::net::TcpStream;
-use crate::net::server::handle::{PendingConnection, ServedConnection, ServerCore, ServerState};
-use crate::net::tcp::TcpListener;
+use crate::net::server::connection::{PendingConnection, ServerCore, serve};
+use crate::net::server::handlers::Handlers;
+use crate::net::server::limits::AcceptRate;
+use crate::net::server::listener::{Listener, Sealed};
+use crate::net::server::outcome::Outcome;
+use crate::net::server::state::ServerState;
 use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::{Arc, Weak};
 use crate::time::sleep;
@@ -34,28 +36,42 @@ const MAX_IMMEDIATE_RETRIES: u32 = 16;
 /// A listener, and the workers that serve its connections.
 ///
 /// The field order is the drop order: the listener is closed before the server can count as ended.
-pub(super) struct Acceptor<H> {
-    pub(super) listener: TcpListener,
+pub(super) struct Acceptor<L, P> {
+    pub(super) listener: L,
     pub(super) workers: WorkerChoice,
-    pub(super) core: Arc<ServerCore<H>>,
+    pub(super) core: Arc<ServerCore<P>>,
 }
 
-impl<H, F> Acceptor<H>
-where
-    H: Fn(TcpStream, SocketAddr) -> F + Send + Sync + 'static,
-    F: Future<Output = ()> + 'static,
-{
+/// A connection that was just accepted.
+type Accepted<L, P> = (
+    <L as Sealed>::Stream,
+    <L as Sealed>::Addr,
+    PendingConnection<P>,
+);
+
+impl<L: Listener, P> Acceptor<L, P> {
     /// Accepts connections until a stop signal.
-    pub(super) async fn run(self) {
-        let mut stop = StopSignals::new(&self.core.state, &self.workers);
+    pub(super) async fn run<F>(self)
+    where
+        P: Handlers<Handler: Fn(L::Stream, L::Addr) -> F>,
+        F: Future<Output: Outcome> + 'static,
+    {
+        let state = &self.core.state;
+        let mut stop = StopSignals::new(state, &self.workers);
         let mut backoff = AcceptBackoff::new();
         loop {
+            if let Some(delay) = state.rate.as_ref().and_then(AcceptRate::delay) {
+                if stop.unless_stopped(sleep(delay)).await.is_none() {
+                    return;
+                }
+                continue;
+            }
             let accepted = poll_fn(|cx| self.poll_accept(cx));
             match stop.unless_stopped(accepted).await {
                 None => return,
                 Some(Ok((stream, peer, connection))) => {
                     backoff = AcceptBackoff::new();
-                    let serve = move || serve(stream, peer, connection);
+                    let serve = move || serve::<L, P, F>(stream, peer, connection);
                     let submitted = self.workers.submit(serve, self.core.location, &mut stop);
                     if submitted.await.is_none() {
                         return;
@@ -63,7 +79,7 @@ where
                 }
                 Some(Err(error)) => {
                     let delay = backoff.delay_after(&error);
-                    self.core.state.accept_failed(error);
+                    state.accept_failed(error);
                     if !delay.is_zero() && stop.unless_stopped(sleep(delay)).await.is_none() {
                         return;
                     }
@@ -73,13 +89,10 @@ where
     }
 
     /// Accepts a connection if there is one and the limit allows it.
-    fn poll_accept(
-        &self,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<(TcpStream, SocketAddr, PendingConnection<H>)>> {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted<L, P>>> {
         let state = &self.core.state;
         loop {
-            let accepted = self.listener.poll_accept_with(cx, |accept| {
+            let accepted = self.listener.poll_admit(cx, |accept| {
                 if !state.try_acquire() {
                     // Neither an error nor `WouldBlock`: the listener stays ready.
                     return Ok(None);
@@ -99,49 +112,6 @@ where
             }
             ready!(state.poll_below_limit(cx));
         }
-    }
-}
-
-/// Calls the handler, on the worker loop.
-fn serve<H, F>(
-    stream: TcpStream,
-    peer: SocketAddr,
-    connection: PendingConnection<H>,
-) -> ServeFuture<F, H>
-where
-    H: Fn(TcpStream, SocketAddr) -> F,
-{
-    let connection = connection.into_served();
-    let future = connection.core().handler()(stream, peer);
-    ServeFuture {
-        future: Some(future),
-        connection: Some(connection),
-    }
-}
-
-pin_project_lite::pin_project! {
-    /// A handler's future and its connection, which completes only once the future is dropped: what the
-    /// future holds, such as the stream, may live longer than its last poll.
-    struct ServeFuture<F, H> {
-        #[pin]
-        future: Option<F>,
-        connection: Option<ServedConnection<H>>,
-    }
-}
-
-impl<F: Future<Output = ()>, H> Future for ServeFuture<F, H> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut this = self.project();
-        if let Some(future) = this.future.as_mut().as_pin_mut() {
-            ready!(future.poll(cx));
-        }
-        this.future.set(None);
-        if let Some(connection) = this.connection.take() {
-            connection.complete();
-        }
-        Poll::Ready(())
     }
 }
 

@@ -1,40 +1,57 @@
-//! The boss/worker server bootstrap: acceptors, workers and shutdown.
+//! The boss/worker server.
 //!
 //! ```text
 //!   boss loop                            worker loop
 //!   acceptor: accept ─▶ next() ─▶ inbox ─▶ handler(stream, peer) ─▶ its future, a task of this loop
 //!        │ stop(), or shutdown of the boss loop or of all workers: the listener closes first
-//!        └ connection limit, no descriptors, a full queue: it waits; connections stay in the backlog
+//!        └ limit, rate, no descriptors, a full queue: it waits; connections stay in the backlog
 //! ```
 //!
-//! - An accepted connection ends in one of three ways, and the report counts each: its handler
-//!   returned, its handler panicked or was cancelled, or no worker accepted it.
+//! - An accepted connection ends in one of four ways, and the report counts each: its handler
+//!   returned, returned an error, panicked or was cancelled, or no worker accepted the connection.
 //! - The handler's future is created, polled and dropped on its worker loop; it need not be `Send`.
 //! - The acceptor holds weak references to its groups: a server keeps no group alive.
-//! - The server has ended when every acceptor and every connection is dropped; the last drop notifies the
+//! - The server has ended when every acceptor, connection and handler is dropped; the last drop notifies the
 //!   handles.
+//!
+//! `settings` is what a user writes, and `start` checks it. `listener` is what differs between TCP and Unix
+//! sockets, `acceptor` accepts and distributes. `connection` is one connection; `handlers`, `hooks`, `limits`
+//! and `open` are what it needs. `state`, `handle` and `report` are the counts and events, and how they are
+//! seen.
 
 mod acceptor;
+mod connection;
 mod handle;
+mod handlers;
+mod hooks;
+mod limits;
+mod listener;
+mod open;
+mod outcome;
+mod report;
+mod settings;
+mod start;
+mod state;
 
-use std::future::Future;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::panic::Location;
+use std::net::ToSocketAddrs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
-use crate::error::Rejected;
-use crate::event_loop::handle::EventLoop;
-use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::handle::EventLoopGroup;
-use crate::net::TcpStream;
-use crate::net::server::acceptor::{Acceptor, WorkerChoice};
-use crate::net::server::handle::{ServerCore, ServerState};
-use crate::net::tcp::{BACKLOG, TcpListener};
-use crate::sync::Arc;
+use crate::net::server::hooks::Hooks;
+use crate::net::server::limits::TimeLimits;
+use crate::net::server::listener::{ListenSettings, check_listening, invalid};
+use crate::net::tcp::TcpListener;
+use crate::net::unix::UnixListener;
 
-pub use handle::{ServerHandle, ServerReport};
+pub use handle::ServerHandle;
+pub use hooks::{ConnectionEnd, ConnectionEvent, ServeError};
+pub use listener::{IntoListener, Listener};
+pub use outcome::Outcome;
+pub use report::ServerReport;
 
-/// Accepts TCP connections on one group and serves them on another.
+/// Accepts connections on one group and serves them on another.
 ///
 /// A *boss* loop accepts; each connection is sent to the next loop of the *workers*, where the handler
 /// creates its future, and stays there. Boss and workers may be the same group, of one loop or many.
@@ -48,6 +65,13 @@ pub use handle::{ServerHandle, ServerReport};
 /// requested: it then accepts no more connections, and open ones continue until their handlers return or
 /// their loops end. It holds weak references to its groups: dropping the last handle of a group ends the
 /// group, and the server with it.
+///
+/// When the shutdown of a worker loop begins, the reads of its connections end: a read first returns all
+/// that has arrived, and then, where it would have to wait, the end of the stream. Writes are not affected.
+/// So a handler that reads until the end answers what it has read and returns, and a server with idle
+/// clients drains at once. See [`end_reads_on_shutdown`](Server::end_reads_on_shutdown).
+///
+/// `L` is the kind of listener: `Server` alone means TCP, [`Server::unix`] is a `Server<UnixListener>`.
 ///
 /// # Examples
 ///
@@ -84,13 +108,33 @@ pub use handle::{ServerHandle, ServerReport};
 /// ```
 #[derive(Debug)]
 #[must_use = "a server does nothing until serve"]
-pub struct Server {
-    addresses: Vec<SocketAddr>,
+pub struct Server<L: Listener = TcpListener> {
+    source: Source<L>,
     boss: Option<EventLoopGroup>,
     workers: Option<EventLoopGroup>,
-    backlog: usize,
+    listen: ListenSettings,
     max_connections: Option<usize>,
-    reuse_port: bool,
+    accept_rate: Option<u32>,
+    limits: TimeLimits,
+    end_reads: bool,
+    hooks: Hooks,
+}
+
+/// Where the listener comes from.
+#[derive(Debug)]
+enum Source<L: Listener> {
+    /// `serve` creates it.
+    Bind(L::Place),
+    Existing(Existing<L>),
+}
+
+/// A listener that the server did not create.
+struct Existing<L>(L);
+
+impl<L> std::fmt::Debug for Existing<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an existing listener")
+    }
 }
 
 impl Server {
@@ -128,14 +172,7 @@ impl Server {
                 "there is no address to listen on: the list is empty",
             ));
         }
-        Ok(Server {
-            addresses,
-            boss: None,
-            workers: None,
-            backlog: BACKLOG,
-            max_connections: None,
-            reuse_port: false,
-        })
+        Ok(Server::of(Source::Bind(addresses)))
     }
 
     /// As [`Server::new`]: it has never bound anything.
@@ -151,269 +188,166 @@ impl Server {
         Server::new(address)
     }
 
-    /// Sets the group that accepts, on its [`next`](EventLoopGroup::next) loop; the workers by default.
+    /// Serves the connections of an existing listener: of this crate or of the standard library, for TCP or
+    /// for Unix sockets.
     ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{EventLoopGroup, net::Server};
-    ///
-    /// let (boss, workers) = (EventLoopGroup::new(1)?, EventLoopGroup::new(2)?);
-    /// let server = Server::new("127.0.0.1:0")?
-    ///     .boss(&boss)
-    ///     .workers(&workers)
-    ///     .serve(|_, _| async {})?;
-    /// server.stop();
-    /// assert_eq!(boss.block_on(server).accepted(), 0);
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn boss(mut self, group: &EventLoopGroup) -> Server {
-        self.boss = Some(group.clone());
-        self
-    }
-
-    /// Sets the group that serves, with one [`next`](EventLoopGroup::next) per connection; the boss
-    /// group by default.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{EventLoopGroup, net::Server};
-    ///
-    /// let group = EventLoopGroup::new(2)?; // accepts and serves
-    /// Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?.stop();
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn workers(mut self, group: &EventLoopGroup) -> Server {
-        self.workers = Some(group.clone());
-        self
-    }
-
-    /// Sets how many connections may wait to be accepted; 1024 by default. The system may allow fewer.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{EventLoopGroup, net::Server};
-    ///
-    /// let group = EventLoopGroup::new(1)?;
-    /// let server = Server::new("127.0.0.1:0")?.workers(&group);
-    /// server.backlog(16).serve(|_, _| async {})?.stop();
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn backlog(mut self, connections: usize) -> Server {
-        self.backlog = connections;
-        self
-    }
-
-    /// Limits how many connections may be open at a time; no limit by default.
-    ///
-    /// Connections above the limit wait in the backlog until an open one has ended.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use futures::io::AsyncReadExt;
-    /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
-    ///
-    /// let group = EventLoopGroup::new(1)?;
-    /// let server = Server::new("127.0.0.1:0")?
-    ///     .workers(&group)
-    ///     .max_connections(1)
-    ///     .serve(|stream, _| async move {
-    ///         let _ = (&stream).read(&mut [0]).await; // until the peer closes
-    ///     })?;
-    /// group.block_on(async {
-    ///     let first = TcpStream::connect(server.local_addr()).await?;
-    ///     let second = TcpStream::connect(server.local_addr()).await?; // waits in the backlog
-    ///     while server.accepted() < 1 {
-    ///         loopgroup::yield_now().await;
-    ///     }
-    ///     assert_eq!(server.connections(), 1);
-    ///     drop(first);
-    ///     while server.accepted() < 2 {
-    ///         loopgroup::yield_now().await; // until the second is accepted
-    ///     }
-    ///     drop(second);
-    ///     server.stop();
-    ///     std::io::Result::Ok(())
-    /// })?;
-    /// assert_eq!(group.block_on(server).completed(), 2);
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn max_connections(mut self, connections: usize) -> Server {
-        self.max_connections = Some(connections);
-        self
-    }
-
-    /// Gives each worker loop its own listener (`SO_REUSEPORT`) and lets the system distribute the
-    /// connections; each stays on the loop that accepted it. A loop that was shut down individually
-    /// gets none.
-    ///
-    /// Connections then need no hop between loops, but neither the boss group nor a chooser is used,
-    /// and the distribution is even only on average.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use loopgroup::{EventLoopGroup, net::Server};
-    ///
-    /// let group = EventLoopGroup::new(2)?;
-    /// let server = Server::new("127.0.0.1:0")?
-    ///     .workers(&group)
-    ///     .reuse_port(true) // two listeners on one port
-    ///     .serve(|_, _| async {})?;
-    /// server.stop();
-    /// # std::io::Result::Ok(())
-    /// ```
-    pub fn reuse_port(mut self, reuse: bool) -> Server {
-        self.reuse_port = reuse;
-        self
-    }
-
-    /// Starts to listen and to serve.
-    ///
-    /// `handler` is called on the worker loop for each connection, and the future it returns runs there.
-    /// Dropping the returned handle detaches the server.
+    /// Its options stay as they are, except those that are set by a method of the server: `nodelay`, which is
+    /// on by default for a socket that the server binds, is not changed here. [`backlog`](Server::backlog)
+    /// and [`reuse_port`](Server::reuse_port) come too late for it.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if no group is set, or a setting is 0; `Unsupported` for a group built
-    /// `without_io`; `BrokenPipe` if one of the groups is shut down or shutting down; otherwise the
-    /// operating system's error when it cannot bind, such as `AddrInUse`.
+    /// `InvalidInput` if the socket does not listen; the error of the system if it cannot be made
+    /// non-blocking.
     ///
     /// # Examples
     ///
     /// ```
-    /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream}};
-    /// use std::cell::Cell;
-    ///
-    /// thread_local! { // a counter per loop, without a lock: handlers of one loop never run in parallel
-    ///     static SERVED: Cell<u32> = const { Cell::new(0) };
-    /// }
+    /// use loopgroup::{EventLoopGroup, net::Server};
     ///
     /// let group = EventLoopGroup::new(1)?;
-    /// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_stream, peer| async move {
-    ///     SERVED.set(SERVED.get() + 1);
-    ///     println!("{peer} is number {} here", SERVED.get());
-    /// })?;
-    /// group.block_on(TcpStream::connect(server.local_addr()))?;
-    /// # while server.accepted() < 1 { std::thread::yield_now() }
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let address = listener.local_addr()?;
+    /// let server = Server::from_listener(listener)?.workers(&group).serve(|_, _| async {})?;
+    /// assert_eq!(server.local_addr(), address);
     /// server.stop();
-    /// assert_eq!(group.block_on(server).completed(), 1);
     /// # std::io::Result::Ok(())
     /// ```
-    #[track_caller]
-    pub fn serve<H, F>(self, handler: H) -> io::Result<ServerHandle>
-    where
-        H: Fn(TcpStream, SocketAddr) -> F + Send + Sync + 'static,
-        F: Future<Output = ()> + 'static,
-    {
-        let location = Location::caller();
-        let (boss, workers) = self.groups()?;
-        if self.backlog == 0 {
-            return Err(invalid(
-                "backlog(0): at least one connection has to be able to wait",
-            ));
-        }
-        if self.max_connections == Some(0) {
-            return Err(invalid(
-                "max_connections(0) would serve no connection: omit the call for no limit",
-            ));
-        }
-        let (acceptor_loops, workers): (Vec<EventLoop>, _) = if self.reuse_port {
-            (open_loops(&workers), WorkerChoice::AcceptingLoop)
-        } else {
-            (vec![boss.next().clone()], WorkerChoice::next_of(&workers))
-        };
-        let listeners = self.listeners(acceptor_loops.len())?;
-        let local_addr = listeners[0].local_addr()?;
-        let state = Arc::new(ServerState::new(local_addr, self.max_connections));
-        let core = Arc::new(ServerCore::new(handler, Arc::clone(&state), location));
-        for (acceptor_loop, listener) in acceptor_loops.iter().zip(listeners) {
-            let acceptor = Acceptor {
-                listener,
-                workers: workers.clone(),
-                core: Arc::clone(&core),
-            };
-            let (lane, urgency) = (Lane::Main, Urgency::Now);
-            let run = acceptor.run();
-            if let Err(rejected) = acceptor_loop.offer(run, |run| run, lane, urgency, location) {
-                let reason = rejected.reason();
-                acceptor_loop.shared().note_refusal(reason, location);
-                state.stop(); // stops the acceptors that already run
-                let error = io::Error::from(Rejected::new((), reason));
-                let text = format!("the group that should accept for the server refuses: {error}");
-                return Err(io::Error::new(error.kind(), text));
-            }
-        }
-        Ok(ServerHandle::new(state))
+    pub fn from_listener<S: IntoListener>(listener: S) -> io::Result<Server<S::Listener>> {
+        check_listening(&listener)?;
+        let listener = listener.into_listener()?;
+        Ok(Server::of(Source::Existing(Existing(listener))))
     }
 
-    /// Returns the groups that accept and serve, checked for I/O and shutdown.
-    fn groups(&self) -> io::Result<(EventLoopGroup, EventLoopGroup)> {
-        let ((boss, accepts), (workers, serves)) = match (&self.boss, &self.workers) {
-            (Some(boss), Some(workers)) => ((boss, "boss"), (workers, "workers")),
-            (Some(one), None) => ((one, "boss"), (one, "boss")),
-            (None, Some(one)) => ((one, "workers"), (one, "workers")),
-            (None, None) => {
-                return Err(invalid(
-                    "a server needs loops: call workers(&group) before serve",
-                ));
-            }
-        };
-        for (group, role) in [(boss, accepts), (workers, serves)] {
-            if !group.has_io() {
-                let text = format!(
-                    "the {role} group was built without_io and cannot wait for sockets: give the server \
-                     a group with I/O, and let its handlers send work to this one"
-                );
-                return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-            }
-            if group.is_shutting_down() {
-                let text =
-                    format!("the {role} group is shut down: give the server one that is not");
-                return Err(io::Error::new(io::ErrorKind::BrokenPipe, text));
-            }
-        }
-        Ok((boss.clone(), workers.clone()))
+    /// Serves the connections of a TCP listener that another process has created: a service manager, or the
+    /// former instance of this program.
+    ///
+    /// How a descriptor is inherited is the business of the process that passes it. In safe code only
+    /// standard input can be taken over: see [`from_stdin`](Server::from_stdin). For descriptors that the
+    /// variable `LISTEN_FDS` announces (systemd), the crate `listenfd` has listeners of the standard
+    /// library: `Server::from_listener(ListenFd::from_env().take_tcp_listener(0)?.unwrap())`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it is not a socket, not a TCP socket, or does not listen; the message says which.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    /// use std::net::{TcpListener, UdpSocket};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let fd = TcpListener::bind("127.0.0.1:0")?.into();
+    /// Server::from_fd(fd)?.workers(&group).serve(|_, _| async {})?.stop();
+    ///
+    /// let error = Server::from_fd(UdpSocket::bind("127.0.0.1:0")?.into()).unwrap_err();
+    /// assert!(error.to_string().contains("datagram"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Server> {
+        let listener = listener::tcp_listener(fd)?;
+        Ok(Server::of(Source::Existing(Existing(listener))))
     }
 
-    /// Binds `count` listeners to one port of the first address that can be bound.
-    fn listeners(&self, count: usize) -> io::Result<Vec<TcpListener>> {
-        let mut last = None;
-        for &address in &self.addresses {
-            let first = TcpListener::listen(address, self.backlog, self.reuse_port);
-            match first.and_then(|first| self.share_port(first, count)) {
-                Ok(listeners) => return Ok(listeners),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.expect("there is at least one address"))
-    }
-
-    fn share_port(&self, first: TcpListener, count: usize) -> io::Result<Vec<TcpListener>> {
-        // With port 0, the system chose the port when the first listener was bound.
-        let address = first.local_addr()?;
-        let mut listeners = vec![first];
-        while listeners.len() < count {
-            listeners.push(TcpListener::listen(address, self.backlog, true)?);
-        }
-        Ok(listeners)
+    /// Serves the connections of a TCP listener that is the standard input of this process.
+    ///
+    /// This is how a listener is passed between processes without `unsafe`, and without an agreement on a
+    /// number: the parent calls [`Command::stdin`](std::process::Command::stdin) with a clone of its
+    /// listener, and the connections that wait in the backlog wait for the child as well. systemd does the
+    /// same for a service with `StandardInput=socket`. The example `handover` replaces its own process in
+    /// this way.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_fd`](Server::from_fd), such as `InvalidInput` if standard input is a terminal.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// // Started by a service manager or a former instance, or by hand.
+    /// let server = match Server::from_stdin() {
+    ///     Ok(server) => server,
+    ///     Err(_) => Server::new("127.0.0.1:8080")?,
+    /// };
+    /// let server = server.workers(&group).serve(|_, _| async {})?;
+    /// # drop(server);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn from_stdin() -> io::Result<Server> {
+        Server::from_fd(std::io::stdin().as_fd().try_clone_to_owned()?)
     }
 }
 
-/// Returns the loops that are not shutting down, as `next()` would choose them. If there are none,
-/// returns all loops: these refuse the acceptor with the reason.
-fn open_loops(group: &EventLoopGroup) -> Vec<EventLoop> {
-    let is_open = |one: &&EventLoop| !one.state().is_shutting_down();
-    let open: Vec<_> = group.loops().iter().filter(is_open).cloned().collect();
-    if open.is_empty() {
-        return group.loops().to_vec();
+impl Server<UnixListener> {
+    /// Sets the path to listen on. On Linux, a path that begins with a zero byte is an abstract name.
+    ///
+    /// [`serve`](Server::serve) creates the socket, and the file with it. A file that exists already, for
+    /// example because a former process did not remove it, is the error `AddrInUse`: remove it first. The
+    /// server does not remove the file at its end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::io::{AsyncReadExt, AsyncWriteExt};
+    /// use loopgroup::{EventLoopGroup, net::{Server, UnixStream}};
+    ///
+    /// let path = std::env::temp_dir().join(format!("loopgroup-doc-{}-server", std::process::id()));
+    /// let group = EventLoopGroup::new(2)?;
+    /// let server = Server::unix(&path).workers(&group).serve(|mut stream, _| async move {
+    ///     stream.write_all(b"hello").await // a UnixStream
+    /// })?;
+    /// assert_eq!(server.local_addr().as_pathname(), Some(path.as_path()));
+    /// let text = group.block_on(async {
+    ///     let mut text = String::new();
+    ///     UnixStream::connect(&path).await?.read_to_string(&mut text).await?;
+    ///     std::io::Result::Ok(text)
+    /// })?;
+    /// assert_eq!(text, "hello");
+    /// server.stop();
+    /// std::fs::remove_file(&path)?;
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn unix(path: impl Into<PathBuf>) -> Server<UnixListener> {
+        Server::of(Source::Bind(path.into()))
     }
-    open
+
+    /// As [`Server::from_fd`], for a Unix listener.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it is not a socket, not a Unix stream socket, or does not listen.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::net::Server;
+    ///
+    /// let tcp = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// assert!(Server::unix_from_fd(tcp.into()).unwrap_err().to_string().contains("from_fd"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn unix_from_fd(fd: OwnedFd) -> io::Result<Server<UnixListener>> {
+        let listener = listener::unix_listener(fd)?;
+        Ok(Server::of(Source::Existing(Existing(listener))))
+    }
 }
 
-fn invalid(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+impl<L: Listener> Server<L> {
+    fn of(source: Source<L>) -> Server<L> {
+        Server {
+            source,
+            boss: None,
+            workers: None,
+            listen: ListenSettings::default(),
+            max_connections: None,
+            accept_rate: None,
+            limits: TimeLimits::default(),
+            end_reads: true,
+            hooks: Hooks::default(),
+        }
+    }
 }

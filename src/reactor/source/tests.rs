@@ -268,3 +268,100 @@ fn an_error_is_sticky_in_both_directions() {
         READ_STICKY | WRITE_STICKY
     );
 }
+
+#[test]
+fn ended_reads_wake_every_reader_and_no_writer_and_are_seen_only_where_nothing_is_ready() {
+    let source = Source::default();
+    let noop = || Waker::noop().clone();
+    for direction in [Direction::Read, Direction::Write] {
+        drop(source.store(direction, noop()));
+        for intent in [Intent::Observe, Intent::Operate, Intent::Operate] {
+            drop(source.enlist(&mut None, direction, intent, noop()));
+        }
+    }
+    let mut woken = Vec::new();
+    source.end_reads(&mut woken);
+    assert_eq!(woken.len(), 4, "the poll waker and three futures");
+    assert_eq!(source.readiness(Direction::Read), Readiness::Ended);
+    assert_eq!(source.readiness(Direction::Write), Readiness::NotReady);
+    let enlisted = source.enlist(&mut None, Direction::Read, Intent::Operate, noop());
+    assert_eq!(enlisted.look, Readiness::Ended, "nobody waits from now on");
+    set(&source, READABLE);
+    assert!(
+        ready(&source, Direction::Read),
+        "what has arrived comes first"
+    );
+    source.reopen();
+    assert_eq!(
+        source.readiness(Direction::Read),
+        Readiness::Ended,
+        "also on another loop"
+    );
+    source.shut(&mut woken);
+    assert_eq!(source.readiness(Direction::Read), Readiness::Shut);
+    source.reopen();
+    assert_eq!(source.readiness(Direction::Read), Readiness::Ended);
+}
+
+#[test]
+fn the_end_of_the_reads_clears_no_readiness() {
+    let source = Source::default();
+    set(&source, READABLE);
+    source.blocked(Direction::Read, Tick::END);
+    source.short(Direction::Read, Tick::END);
+    assert!(ready(&source, Direction::Read));
+    source.word.store(!BITS | READABLE, Ordering::Relaxed); // the greatest tick
+    source.blocked(Direction::Read, Tick::END);
+    assert!(ready(&source, Direction::Read));
+}
+
+#[test]
+fn use_is_recorded_where_a_source_is_ready_and_nowhere_else() {
+    let source = Source::default();
+    source.record_use();
+    for direction in [Direction::Read, Direction::Write] {
+        assert_eq!(source.readiness(direction), Readiness::NotReady);
+    }
+    assert!(!source.take_use() && !source.has_received());
+    set(&source, WRITABLE);
+    assert!(!source.take_use(), "nobody has asked");
+    assert!(ready(&source, Direction::Write));
+    assert!(source.take_use() && !source.take_use());
+    assert!(!source.has_received(), "that was a write");
+    set(&source, READABLE);
+    assert!(source.has_received());
+    let Readiness::Ready(tick) = source.readiness(Direction::Read) else {
+        panic!("it is ready")
+    };
+    source.blocked(Direction::Read, tick);
+    assert!(source.has_received(), "once is enough");
+    assert_eq!(
+        source.readiness(Direction::Read),
+        Readiness::NotReady,
+        "a mark is no readiness"
+    );
+}
+
+#[test]
+fn a_source_that_expires_wakes_all_and_fails_what_would_wait() {
+    let source = Source::default();
+    source.record_use();
+    assert!(!source.is_awaited());
+    let mut key = None;
+    let noop = || Waker::noop().clone();
+    drop(source.enlist(&mut key, Direction::Write, Intent::Operate, noop()));
+    assert!(source.is_awaited());
+    drop(source.store(Direction::Read, noop()));
+    let mut woken = Vec::new();
+    source.expire(&mut woken);
+    assert_eq!(woken.len(), 2);
+    drop(source.leave(key.unwrap()));
+    assert!(!source.is_awaited());
+    for direction in [Direction::Read, Direction::Write] {
+        assert_eq!(source.readiness(direction), Readiness::Expired);
+    }
+    set(&source, WRITABLE);
+    assert!(ready(&source, Direction::Write), "what need not wait");
+    source.end_reads(&mut woken);
+    assert_eq!(source.readiness(Direction::Read), Readiness::Ended);
+}

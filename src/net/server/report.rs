@@ -1,0 +1,107 @@
+//! The final counts of a server.
+
+use std::fmt;
+use std::io;
+
+use crate::sync::Arc;
+
+/// The final counts of a [`Server`](super::Server): `accepted = completed + failed + aborted + rejected`.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, net::Server};
+/// let group = EventLoopGroup::new(1)?;
+/// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
+/// server.stop();
+/// let report = group.block_on(server);
+/// println!("{report}"); // 0 connections accepted = 0 completed + 0 failed + 0 aborted + 0 rejected; ...
+/// let ended = report.completed() + report.failed() + report.aborted() + report.rejected();
+/// assert_eq!(report.accepted(), ended);
+/// assert!(report.accept_errors() == 0 && report.last_accept_error().is_none());
+/// assert!(report.timed_out() == 0 && report.failed_loops() == 0);
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServerReport {
+    pub(super) accepted: u64,
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+    pub(super) aborted: u64,
+    pub(super) rejected: u64,
+    pub(super) timed_out: u64,
+    pub(super) failed_loops: usize,
+    pub(super) accept_errors: u64,
+    pub(super) last_error: Option<Arc<io::Error>>,
+}
+
+impl ServerReport {
+    /// Returns the number of accepted connections.
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Returns the number of handlers that ran to completion, without an error.
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Returns the number of handlers that returned an error.
+    pub fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    /// Returns the number of handlers that panicked or were cancelled.
+    pub fn aborted(&self) -> u64 {
+        self.aborted
+    }
+
+    /// Returns the number of accepted connections that no worker accepted: all were shutting down, their
+    /// queues were full until the stop, or none of them has a handler.
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// Returns the number of connections for which a time limit expired; each of them is also counted by
+    /// what its handler made of it.
+    pub fn timed_out(&self) -> u64 {
+        self.timed_out
+    }
+
+    /// Returns the number of loops whose handler factory failed or panicked; see
+    /// [`Server::serve_with`](super::Server::serve_with).
+    pub fn failed_loops(&self) -> usize {
+        self.failed_loops
+    }
+
+    /// Returns the number of accepts that failed.
+    pub fn accept_errors(&self) -> u64 {
+        self.accept_errors
+    }
+
+    /// Returns the error of the last failed accept.
+    pub fn last_accept_error(&self) -> Option<&io::Error> {
+        self.last_error.as_deref()
+    }
+}
+
+impl fmt::Display for ServerReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} connections accepted = {} completed + {} failed + {} aborted + {} rejected",
+            self.accepted, self.completed, self.failed, self.aborted, self.rejected
+        )?;
+        if self.timed_out > 0 {
+            write!(f, "; {} timed out", self.timed_out)?;
+        }
+        if self.failed_loops > 0 {
+            write!(f, "; {} loops without a handler", self.failed_loops)?;
+        }
+        write!(f, "; {} accept errors", self.accept_errors)?;
+        match &self.last_error {
+            Some(error) => write!(f, ", the last: {error}"),
+            None => Ok(()),
+        }
+    }
+}
