@@ -8,8 +8,8 @@
 //!   types; `Executor` for [`EventLoopGroup`] and [`EventLoop`]; `compat::hyper::{LocalExecutor, Timer}`.
 //! - **hyper-util** (feature `hyper-client`): its pooled client, by `compat::hyper::{client, Connector}`.
 //!
-//! Nothing here starts another runtime: of tokio, only traits and channels are used. (hyper-util's client has cargo
-//! compile tokio's `rt` and `net`, which is why it has a feature of its own.)
+//! Nothing here starts another runtime: of tokio, only traits and channels are used. (hyper-util's client
+//! has cargo compile tokio's `rt` and `net`, which is why it has a feature of its own.)
 //!
 //! ```
 //! use loopgroup::net::UnixStream;

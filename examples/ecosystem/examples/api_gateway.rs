@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release --example axum_app -- 9000           # an upstream
 //!     cargo run --release --example api_gateway -- 8080 http://127.0.0.1:9000
-//!     curl -i http://127.0.0.1:8080/hello/you                  # hello, you    (and a header, x-gateway: loop 1)
+//!     curl -i http://127.0.0.1:8080/hello/you                  # hello, you    (and x-gateway: loop 1)
 //!     curl -i http://127.0.0.1:8080/slow                       # 504: the upstream takes longer than 500 ms
 //!
 //! Without an upstream the answer is 502. Ctrl-C ends it after the requests under way.

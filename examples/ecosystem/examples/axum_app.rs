@@ -8,8 +8,9 @@
 //!
 //! Ctrl-C ends it after the requests under way: try it during `curl http://127.0.0.1:8080/slow`.
 //!
-//! axum's handlers and states have to be `Send`. State that is not, such as the counter here, is bound to its loop: the
-//! `LoopBound` is `Send`, and reaches the value without a hop, as the handlers of a loop run on it.
+//! axum's handlers and states have to be `Send`. State that is not, such as the counter here, is bound to
+//! its loop: the `LoopBound` is `Send`, and reaches the value without a hop, as the handlers of a loop run
+//! on it.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -3,8 +3,9 @@
 //! hyper does not tell whether a connection is idle. Its transport sees bytes, and its service sees
 //! requests; both note them here, and the connection's task derives the [`Phase`].
 //!
-//! - All fields are written on the connection's loop. They are atomic, all `Relaxed`, because hyper requires the
-//!   transport of an upgraded connection to be `Send`; no other data is published through them.
+//! - All fields are written on the connection's loop. They are atomic, all `Relaxed`, because hyper
+//!   requires the transport of an upgraded connection to be `Send`; no other data is published through
+//!   them.
 //! - A request is under way from the call of the service until its response body is dropped.
 //! - Bytes that arrive while no request is under way belong to the head of the next one. (For HTTP/2 the task
 //!   does not ask: its frames are no heads.)

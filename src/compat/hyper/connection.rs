@@ -1,11 +1,12 @@
 //! The task of an HTTP connection: drives hyper, keeps the time limits, and ends it gracefully.
 //!
 //! - hyper is polled first, and everything else is decided from what that poll has done.
-//! - A graceful end never cuts off a response: hyper finishes those under way, and closes. An HTTP/1 connection
-//!   that is idle closes at once; with HTTP/2 a GOAWAY tells the client which requests will be answered.
-//! - Before an idle HTTP/1 connection is closed, the loop looks at its socket once more ([`LAST_LOOK`]): a request
-//!   that has arrived meanwhile is answered. Two short timers, since a turn that is late fires the first before the
-//!   loop has looked.
+//! - A graceful end never cuts off a response: hyper finishes those under way, and closes. An HTTP/1
+//!   connection that is idle closes at once; with HTTP/2 a GOAWAY tells the client which requests will be
+//!   answered.
+//! - Before an idle HTTP/1 connection is closed, the loop looks at its socket once more ([`LAST_LOOK`]): a
+//!   request that has arrived meanwhile is answered. Two short timers, since a turn that is late fires the
+//!   first before the loop has looked.
 //! - One timer per connection. It is moved only to an earlier deadline; if it fires early, it is armed again.
 //!
 //! ```text
@@ -40,8 +41,8 @@ use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::Arc;
 use crate::time::{self, Sleep};
 
-/// How long an idle connection stays open after the signal, twice: at least one turn of the loop, in which it reads what
-/// has already arrived.
+/// How long an idle connection stays open after the signal, twice: at least one turn of the loop, in which
+/// it reads what has already arrived.
 const LAST_LOOK: Duration = Duration::from_millis(1);
 
 /// How long the rest of a request head may take after the signal.

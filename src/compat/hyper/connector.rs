@@ -23,7 +23,8 @@ use crate::time;
 
 /// Makes a client with a pool of connections: HTTP/1 over TCP, connections that are idle for 90 s are closed.
 ///
-/// Make one per loop if you can: see [the module](super#client). For other settings, use hyper-util's builder:
+/// Make one per loop if you can: see [the module](super#client). For other settings, use hyper-util's
+/// builder:
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,7 +75,8 @@ where
 ///
 /// Host names are resolved off the loop. `nodelay` is on, and the connect timeout 10 s, by default.
 ///
-/// Its connections implement hyper-util's `Connection`, and so does [`UnixStream`], for connectors of your own.
+/// Its connections implement hyper-util's `Connection`, and so does [`UnixStream`], for connectors of your
+/// own.
 ///
 /// # Examples
 ///
@@ -171,7 +173,8 @@ fn target(uri: &Uri) -> io::Result<(&str, u16)> {
         Some("http") | None => {}
         Some(other) => {
             let text = format!(
-                "{uri}: the connector speaks http, not {other}: for TLS, wrap it in a connector that does the handshake"
+                "{uri}: the connector speaks http, not {other}: for TLS, wrap it in a connector that does \
+                 the handshake"
             );
             return Err(invalid(text));
         }
@@ -198,7 +201,8 @@ impl Connection for UnixStream {
     }
 }
 
-/// Executes hyper's futures where they come from: on the current loop, or, inside `group.block_on`, on the group.
+/// Executes hyper's futures where they come from: on the current loop, or, inside `group.block_on`, on the
+/// group.
 ///
 /// The executor of hyper-util's `Client`, which requires `Send`. It holds no group.
 ///

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use crate::net::Server;
 
-/// Where an HTTP server listens: an address, as for [`Server::new`], or a [`Server`] with settings of its own.
+/// Where an HTTP server listens: an address, as for [`Server::new`], or a [`Server`] with settings of its
+/// own.
 ///
 /// The trait is sealed.
 ///
@@ -38,7 +39,8 @@ impl sealed::Sealed for Server {
     }
 }
 
-/// For types that convert themselves; a blanket implementation would exclude listeners of the standard library.
+/// For types that convert themselves; a blanket implementation would exclude listeners of the standard
+/// library.
 macro_rules! by_address {
     ($($address:ty),* $(,)?) => {$(
         impl sealed::Sealed for $address {

@@ -21,19 +21,19 @@
 //! | `client`, `Connector` | hyper-util's pooled client (feature `hyper-client`) |
 //! | [`LocalExecutor`], [`Timer`] | for hyper's own builders |
 //!
-//! A connection, its HTTP/2 streams, its service and all futures of them stay on one loop. The service is made there,
-//! once per loop, so it may hold an `Rc`, a `RefCell` or a [`client`](#client) of its own.
+//! A connection, its HTTP/2 streams, its service and all futures of them stay on one loop. The service is
+//! made there, once per loop, so it may hold an `Rc`, a `RefCell` or a [`client`](#client) of its own.
 //!
 //! # Shutdown
 //!
-//! When the shutdown of the workers is requested ([`drain`](EventLoopGroup::drain), say), or
+//! When the shutdown of the workers is requested ([`drain`](crate::EventLoopGroup::drain), say), or
 //! [`HttpHandle::stop`] is called:
 //!
 //! - The listener is closed.
-//! - Every request under way is answered completely. An HTTP/1 response then says `connection: close` if its head is
-//!   not written yet; an HTTP/2 client gets a GOAWAY.
-//! - An idle connection is closed at once, unless a request has arrived meanwhile. A request head that has arrived in
-//!   part has one second for the rest.
+//! - Every request under way is answered completely. An HTTP/1 response then says `connection: close` if
+//!   its head is not written yet; an HTTP/2 client gets a GOAWAY.
+//! - An idle connection is closed at once, unless a request has arrived meanwhile. A request head that has
+//!   arrived in part has one second for the rest.
 //! - The service of a loop is dropped after the last connection.
 //!
 //! A client that does not read its response, or an HTTP/2 client that does not react to the GOAWAY, is waited
@@ -48,15 +48,15 @@
 //! let server = loopgroup::compat::hyper::serve_tower(&workers, "0.0.0.0:8080", move |_| router.clone())?;
 //! ```
 //!
-//! axum's feature `tokio` is not needed; turn it off. axum requires `Send` of its handlers, of their futures and of its
-//! state, although here they never leave their loop. What this means for state:
+//! axum's feature `tokio` is not needed; turn it off. axum requires `Send` of its handlers, of their
+//! futures and of its state, although here they never leave their loop. What this means for state:
 //!
 //! - Shared by all loops: `Router::with_state` with an `Arc`, as anywhere.
 //! - Per loop and `Send`: the factory runs once per loop, so it can make the state there:
 //!   `move |_| routes().with_state(Cache::new())`.
-//! - Per loop and not `Send`: a value bound to the loop, by [`EventLoop::bind`]. The [`LoopBound`](crate::LoopBound)
-//!   is `Send`, `Sync` and `Clone`, so it may be the state of a router, and in a handler of the same loop
-//!   `with_local` reaches the value without a hop:
+//! - Per loop and not `Send`: a value bound to the loop, by [`EventLoop::bind`]. The
+//!   [`LoopBound`](crate::LoopBound) is `Send`, `Sync` and `Clone`, so it may be the state of a router, and
+//!   in a handler of the same loop `with_local` reaches the value without a hop:
 //!
 //! ```ignore
 //! serve_tower(&workers, "0.0.0.0:8080", |here| {
@@ -72,20 +72,20 @@
 //! }
 //! ```
 //!
-//! - A future that is not `Send` inside a handler, such as one of [`spawn_local`](crate::spawn_local): spawn it, and await
-//!   its handle, which is `Send` if the result is.
+//! - A future that is not `Send` inside a handler, such as one of [`spawn_local`](crate::spawn_local):
+//!   spawn it, and await its handle, which is `Send` if the result is.
 //!
 //! hyper's own `Service` requires none of this: use [`serve`] where `Send` is in the way.
 //!
 //! # Client
 //!
-//! With feature `hyper-client`, `client()` is hyper-util's pooled `Client`, with our sockets and timers. Make one in the
-//! factory of the service: its pool then belongs to the loop, and a request and its upstream connection share a thread.
-//! A client that several loops share works too: a connection lives on the loop that opened it, and requests of other
-//! loops hop there.
+//! With feature `hyper-client`, `client()` is hyper-util's pooled `Client`, with our sockets and timers.
+//! Make one in the factory of the service: its pool then belongs to the loop, and a request and its
+//! upstream connection share a thread. A client that several loops share works too: a connection lives on
+//! the loop that opened it, and requests of other loops hop there.
 //!
-//! The connections of a pool are tasks. A drain waits for them until the client and its clones are dropped: a client
-//! that the service owns is dropped with it, after the last connection.
+//! The connections of a pool are tasks. A drain waits for them until the client and its clones are dropped:
+//! a client that the service owns is dropped with it, after the last connection.
 //!
 //! # Traits
 //!
@@ -116,8 +116,8 @@
 //! hyper's connection observes as a closed channel, and counted as rejected in the loop's report.
 //!
 //! A group handle that is held by an executor prevents the group from shutting down on its own: end such a
-//! group with [`drain`](EventLoopGroup::drain) or
-//! [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully).
+//! group with [`drain`](crate::EventLoopGroup::drain) or
+//! [`shutdown_gracefully`](crate::EventLoopGroup::shutdown_gracefully).
 //!
 //! Complete programs are in `examples/ecosystem`: `hyper_hello`, `axum_app`, `api_gateway`.
 //!

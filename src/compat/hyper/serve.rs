@@ -84,8 +84,8 @@ where
     Http::new().serve(workers, listener, factory)
 }
 
-/// Serves HTTP/1 and HTTP/2 with a tower service per loop, such as an axum `Router`: [`Http::serve_tower`] with
-/// the default settings.
+/// Serves HTTP/1 and HTTP/2 with a tower service per loop, such as an axum `Router`: [`Http::serve_tower`]
+/// with the default settings.
 ///
 /// With axum it is one line; see [the module](super#axum) for state per loop.
 ///
@@ -206,9 +206,9 @@ impl Http {
 
     /// Limits the time for the head of a request; 30 s by default, `None` for no limit.
     ///
-    /// It counts from the first byte of the head. A connection that does not send its first byte in this time
-    /// is closed as well, and so is one that the server has ended and that the client keeps open. With HTTP/2,
-    /// heads are frames of a connection, which [`idle_timeout`](Http::idle_timeout) limits.
+    /// It counts from the first byte of the head. A connection that does not send its first byte in this
+    /// time is closed as well, and so is one that the server has ended and that the client keeps open. With
+    /// HTTP/2, heads are frames of a connection, which [`idle_timeout`](Http::idle_timeout) limits.
     pub fn header_timeout(mut self, limit: impl Into<Option<Duration>>) -> Http {
         self.settings.header_timeout = limit.into();
         self
@@ -222,8 +222,8 @@ impl Http {
         self
     }
 
-    /// Sets `TCP_NODELAY` on each connection; on by default. hyper writes whole messages, which Nagle's algorithm
-    /// would only delay.
+    /// Sets `TCP_NODELAY` on each connection; on by default. hyper writes whole messages, which Nagle's
+    /// algorithm would only delay.
     pub fn nodelay(mut self, nodelay: bool) -> Http {
         self.nodelay = nodelay;
         self
@@ -264,17 +264,19 @@ impl Http {
         self
     }
 
-    /// Inserts the client's address into the extensions of each request, as a [`Peer`]; off by default, since it
-    /// costs an allocation per request.
+    /// Inserts the client's address into the extensions of each request, as a [`Peer`](super::Peer); off by
+    /// default, since it costs an allocation per request.
     pub fn peer_extension(mut self, insert: bool) -> Http {
         self.peer_extension = insert;
         self
     }
 
-    /// Calls `hook` for each connection that ends with an error: a request that cannot be parsed, a head that does
-    /// not come in time, a client that disconnects in the middle of a request, a service that returns an error.
+    /// Calls `hook` for each connection that ends with an error: a request that cannot be parsed, a head
+    /// that does not come in time, a client that disconnects in the middle of a request, a service that
+    /// returns an error.
     ///
-    /// It runs on the connection's loop. Without a hook these errors are ignored: they are mostly the clients'.
+    /// It runs on the connection's loop. Without a hook these errors are ignored: they are mostly the
+    /// clients'.
     pub fn on_error(
         mut self,
         hook: impl Fn(&io::Error, SocketAddr) + Send + Sync + 'static,
@@ -285,10 +287,10 @@ impl Http {
 
     /// Serves on the worker loops, with a hyper service per loop.
     ///
-    /// `listener` is an address, or a [`Server`](crate::net::Server) with settings of its own. `factory` runs on each
-    /// worker loop, at its first connection, and makes the service that all connections of the loop share. Neither
-    /// the service nor its futures need be `Send`: they never leave the loop. If the factory panics, it fails that
-    /// connection, and runs again for the loop's next one.
+    /// `listener` is an address, or a [`Server`](crate::net::Server) with settings of its own. `factory`
+    /// runs on each worker loop, at its first connection, and makes the service that all connections of the
+    /// loop share. Neither the service nor its futures need be `Send`: they never leave the loop. If the
+    /// factory panics, it fails that connection, and runs again for the loop's next one.
     ///
     /// A service that panics answers 500, and the panic is reported to
     /// [`on_panic`](crate::Builder::on_panic); the connection continues.
@@ -297,7 +299,8 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a time limit of zero, and the errors of [`Server::serve`](crate::net::Server::serve).
+    /// `InvalidInput` for a time limit of zero, and the errors of
+    /// [`Server::serve`](crate::net::Server::serve).
     #[track_caller]
     pub fn serve<L, N, S, B>(
         self,
@@ -379,13 +382,14 @@ impl Http {
 
     /// Serves one connection, on any stream: a Unix socket, TLS, a test's pipe.
     ///
-    /// It has the same time limits, answers and graceful end as a connection of [`serve`](Http::serve), and resolves
-    /// at its end. An upgraded connection (WebSocket, `CONNECT`) belongs to whoever awaits hyper's upgrade from
-    /// then on. `nodelay`, `peer_extension` and `on_error` are not used.
+    /// It has the same time limits, answers and graceful end as a connection of [`serve`](Http::serve), and
+    /// resolves at its end. From an upgrade on (WebSocket, `CONNECT`), the connection belongs to the task
+    /// that awaits it by `hyper::upgrade::on`. `nodelay`, `peer_extension` and `on_error` are not used.
     ///
     /// # Errors
     ///
-    /// `TimedOut` for a time limit, `InvalidInput` for a limit of zero; otherwise an error that contains hyper's.
+    /// `TimedOut` for a time limit, `InvalidInput` for a limit of zero; otherwise an error that contains
+    /// hyper's.
     ///
     /// # Panics
     ///
@@ -516,8 +520,8 @@ impl HttpHandle {
         &self.server
     }
 
-    /// Closes the listener, and ends all connections gracefully, as a shutdown of the workers would: idle ones at once,
-    /// the others after the requests under way.
+    /// Closes the listener, and ends all connections gracefully, as a shutdown of the workers would: idle
+    /// ones at once, the others after the requests under way.
     ///
     /// It does not block and may be called more than once. Await the handle to wait for the end.
     pub fn stop(&self) {

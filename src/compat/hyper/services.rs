@@ -2,7 +2,8 @@
 //!
 //! - A service is made by the first connection of its loop, and shared by all connections there.
 //! - It lives on its loop: it is dropped there after the server's last connection, or when the loop ends.
-//! - A factory that panics fails the connection that called it; the next connection of that loop calls it again.
+//! - A factory that panics fails the connection that called it; the next connection of that loop calls it
+//!   again.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! The signal that a handle sends to all connections of its server.
 //!
 //! - It is sent once, and stays sent.
-//! - The flag is set before the wakers are taken, and a connection looks at it after it has stored its waker, under
-//!   the same lock: no signal is lost.
+//! - The flag is set before the wakers are taken, and a connection looks at it after it has stored its
+//!   waker, under the same lock: no signal is lost.
 //! - Wakers are woken with no lock held.
 
 use std::task::{Context, Poll};

@@ -1,9 +1,10 @@
 //! The service above hyper's connection: notes each request, and answers for one that panics.
 //!
-//! - A request is under way from the call until its response body is dropped, or its future if that comes first.
-//! - A panic in the call or in the future is reported like a task's, and answered with 500: the connection, and
-//!   every other request on it, continues. (A panic of a response body comes too late for an answer. It ends
-//!   the connection, or with HTTP/2 the stream.)
+//! - A request is under way from the call until its response body is dropped, or its future if that comes
+//!   first.
+//! - A panic in the call or in the future is reported like a task's, and answered with 500: the connection,
+//!   and every other request on it, continues. (A panic of a response body comes too late for an answer. It
+//!   ends the connection, or with HTTP/2 the stream.)
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,7 +23,8 @@ use crate::panic::PanicSite;
 use crate::sync::Arc;
 use crate::unwind::{Payload, contain};
 
-/// The client's address, in the extensions of a request: see [`Http::peer_extension`](super::Http::peer_extension).
+/// The client's address, in the extensions of a request: see
+/// [`Http::peer_extension`](super::Http::peer_extension).
 ///
 /// # Examples
 ///

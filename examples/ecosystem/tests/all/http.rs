@@ -1,4 +1,5 @@
-//! hyper, client and server, HTTP/1 and HTTP/2, on our streams, executors and timer; servers by `compat::hyper`.
+//! hyper, client and server, HTTP/1 and HTTP/2, on our streams, executors and timer; servers by
+//! `compat::hyper`.
 
 use std::convert::Infallible;
 use std::io::Write as _;

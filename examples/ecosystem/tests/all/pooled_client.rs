@@ -1,4 +1,5 @@
-//! hyper-util's pooled client by `compat::hyper::{client, Connector}`: per loop, shared by loops, and in a service.
+//! hyper-util's pooled client by `compat::hyper::{client, Connector}`: per loop, shared by loops, and in a
+//! service.
 
 use std::convert::Infallible;
 use std::time::Duration;
