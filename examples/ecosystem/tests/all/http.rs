@@ -4,6 +4,8 @@
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -177,6 +179,58 @@ fn http2_streams_finish_during_a_drain_and_idle_connections_end() {
         clients.block_on(client).unwrap();
         assert!(ended.wait().is_clean());
         assert_eq!(block_on(server).completed(), 2);
+    });
+}
+
+#[test]
+fn under_load_every_http2_request_that_the_service_has_seen_is_answered() {
+    within(|| {
+        let (workers, clients) = (group(2), group(1));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&calls);
+        let server = serve(&workers, "127.0.0.1:0", move |_| {
+            let count = Arc::clone(&count);
+            service_fn(move |request: Request<Incoming>| {
+                count.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    let body = request.into_body().collect().await?.to_bytes();
+                    Ok::<_, hyper::Error>(Response::new(Full::new(body)))
+                }
+            })
+        })
+        .unwrap();
+        let address = server.local_addr();
+        let client = clients.spawn_with(move || async move {
+            let mut tasks = Vec::new();
+            for number in 0..4_u8 {
+                let send = http2_client(address).await.0;
+                for stream in 0..16_u8 {
+                    let mut send = send.clone();
+                    tasks.push(loopgroup::spawn_local(async move {
+                        let mut answered = 0;
+                        loop {
+                            let sent = vec![16 * number + stream; 3_000];
+                            // Refused by the GOAWAY, or answered completely.
+                            let request = send.send_request(post("http://localhost/", &sent));
+                            match request.await {
+                                Err(_) => return answered,
+                                Ok(response) => assert!(body(response).await == sent),
+                            }
+                            answered += 1;
+                        }
+                    }));
+                }
+            }
+            let mut answered = 0;
+            for task in tasks {
+                answered += task.await.unwrap();
+            }
+            answered
+        });
+        eventually("load", || calls.load(Ordering::SeqCst) > 500);
+        assert!(workers.drain(HOUR).wait().is_clean());
+        let answered: usize = clients.block_on(client).unwrap();
+        assert_eq!(answered, calls.load(Ordering::SeqCst));
     });
 }
 
