@@ -4,10 +4,12 @@
 //!   [`EventLoopGroup`] and [`EventLoop`], `LocalSpawn` for [`EventLoop`]; `FusedFuture` for [`JoinHandle`].
 //! - **tokio** (feature `tokio-io`): `AsyncRead`, `AsyncWrite` for the same types, as used by tokio-rustls,
 //!   h2, tokio-util's codecs and tokio-tungstenite.
-//! - **hyper** (feature `hyper`): `Read`, `Write` for the same types; `Executor` for [`EventLoopGroup`] and
-//!   [`EventLoop`]; `compat::hyper::{LocalExecutor, Timer}`.
+//! - **hyper** (feature `hyper`): servers for hyper, tower and axum in one line; `Read`, `Write` for the same
+//!   types; `Executor` for [`EventLoopGroup`] and [`EventLoop`]; `compat::hyper::{LocalExecutor, Timer}`.
+//! - **hyper-util** (feature `hyper-client`): its pooled client, by `compat::hyper::{client, Connector}`.
 //!
-//! Nothing here starts another runtime: `tokio-io` and `hyper` use only the traits of those crates.
+//! Nothing here starts another runtime: of tokio, only traits and channels are used. (hyper-util's client
+//! has cargo compile tokio's `rt` and `net`, which is why it has a feature of its own.)
 //!
 //! ```
 //! use loopgroup::net::UnixStream;

@@ -1,5 +1,6 @@
-//! The traits of tokio and hyper, and the events of `tracing`.
+//! The traits of tokio and hyper, servers on hyper, and the events of `tracing`.
 
+mod http_server;
 mod hyper_traits;
 mod tokio_io;
 mod tracing;

@@ -15,13 +15,9 @@ use std::convert::Infallible;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use http_body_util::Full;
 use hyper::Response;
-use hyper::body::Bytes;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use loopgroup::compat::hyper::Timer;
-use loopgroup::net::{Server, TcpStream};
+use loopgroup::compat::hyper::serve;
 use loopgroup::{EventLoop, EventLoopGroup};
 use tokio::runtime::Runtime;
 
@@ -35,9 +31,11 @@ fn main() -> Result<(), Error> {
         .loops(2)
         .on_thread_start(|_| TOKIO.enter())
         .build()?;
-    let server = Server::new("127.0.0.1:0")?
-        .workers(&group)
-        .serve(|stream, _peer| hello(stream))?;
+    let server = serve(&group, "127.0.0.1:0", |_loop| {
+        service_fn(|_| async {
+            Ok::<_, Infallible>(Response::new(format!("hello from {}", here())))
+        })
+    })?;
 
     // tokio's I/O and timers, in a task of ours.
     let url = format!("http://{}/", server.local_addr());
@@ -63,20 +61,6 @@ fn main() -> Result<(), Error> {
     let report = group.drain(Duration::from_secs(5)).wait();
     println!("{report}");
     Ok(())
-}
-
-async fn hello(stream: TcpStream) {
-    let answer = |_| async {
-        let text = Full::<Bytes>::from(format!("hello from {}", here()));
-        Ok::<_, Infallible>(Response::new(text))
-    };
-    let mut builder = http1::Builder::new();
-    let connection = builder
-        .timer(Timer)
-        .serve_connection(stream, service_fn(answer));
-    if let Err(error) = ecosystem::until_shutdown(connection).await {
-        eprintln!("a connection failed: {error}");
-    }
 }
 
 fn here() -> String {

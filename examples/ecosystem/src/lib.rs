@@ -6,13 +6,11 @@ pub mod quic;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::{Either, select};
-use hyper_util::server::graceful::GracefulConnection;
+use loopgroup::compat::hyper::HttpHandle;
 use loopgroup::net::{Server, TcpStream};
-use loopgroup::{EventLoopGroup, shutdown_requested, signal};
+use loopgroup::{EventLoopGroup, signal};
 
 /// How long connections may take to finish after Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -48,6 +46,15 @@ where
     Ok(())
 }
 
+/// Waits for Ctrl-C or SIGTERM, then lets the requests under way finish.
+pub fn until_ctrl_c(name: &str, workers: &EventLoopGroup, server: HttpHandle) -> io::Result<()> {
+    println!("{name}: on {}, until Ctrl-C", server.local_addr());
+    workers.block_on(signal::shutdown())?;
+    println!("workers: {}", workers.drain(PATIENCE).wait());
+    println!("server: {}", loopgroup::block_on(server));
+    Ok(())
+}
+
 /// The port of the command line; without one that makes sense, the program ends here.
 pub fn port() -> u16 {
     let argument = std::env::args().nth(1).unwrap_or_default();
@@ -55,16 +62,4 @@ pub fn port() -> u16 {
         eprintln!("the first argument is the port to listen on (0: any), not {argument:?}");
         std::process::exit(2)
     })
-}
-
-/// Runs an HTTP connection, and asks it to end after the request at hand when its loop is to shut down.
-pub async fn until_shutdown<C: GracefulConnection>(connection: C) -> Result<(), C::Error> {
-    let mut connection = pin!(connection);
-    match select(connection.as_mut(), shutdown_requested()).await {
-        Either::Left((ended, _)) => ended,
-        Either::Right(((), _)) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod h2;
 mod http;
 mod locks;
 mod misuse;
+mod pooled_client;
 mod quic;
 mod side_by_side;
 mod tls;

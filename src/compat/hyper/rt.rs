@@ -1,36 +1,8 @@
-//! HTTP with hyper: its I/O traits for our streams, executors and a timer.
+//! hyper's runtime traits: `Read` and `Write` for our streams, executors, and a timer.
 //!
-//! [`TcpStream`](crate::net::TcpStream) and [`UnixStream`](crate::net::UnixStream), their halves and shared
-//! references to them implement hyper's `Read` and `Write`: no wrapper is needed. The executor of an
-//! HTTP/2 connection is [`LocalExecutor`], which keeps the HTTP/2 streams on the connection's own loop
-//! and does not require `Send`; or an [`EventLoop`] or an [`EventLoopGroup`], which accept `Send`
-//! futures from any thread. Give every builder a [`Timer`]: hyper panics if a timeout is set without a
-//! timer.
-//!
-//! ```
-//! use hyper::rt::{Read, Timer as _, Write};
-//! use loopgroup::{compat::hyper::Timer, net::UnixStream};
-//! use std::time::Duration;
-//!
-//! fn serve<S: Read + Write>(_stream: S) {} // the bounds of hyper's connections
-//!
-//! loopgroup::run(async {
-//!     let (ours, _theirs) = UnixStream::pair()?;
-//!     serve(ours);
-//!     Timer.sleep(Duration::from_millis(1)).await;
-//!     std::io::Result::Ok(())
-//! })??;
-//! # std::io::Result::Ok(())
-//! ```
-//!
-//! Servers and clients are in `examples/ecosystem`.
-//!
-//! hyper's `Executor` cannot report a refusal. If the loop is shut down, the future is dropped, which
-//! hyper's connection observes as a closed channel, and counted as rejected in the loop's report.
-//!
-//! A group handle that is held by a client prevents the group from shutting down on its own: end such a
-//! group with [`drain`](EventLoopGroup::drain) or
-//! [`shutdown_gracefully`](EventLoopGroup::shutdown_gracefully).
+//! - Streams need no wrapper; reads go through the buffer of `compat::streams`.
+//! - hyper's `Executor` cannot report a refusal: a refused future is dropped, and its loop counts it.
+//! - A timer is armed on the loop that polls it.
 
 use std::future::Future;
 use std::io;

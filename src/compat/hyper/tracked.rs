@@ -1,0 +1,169 @@
+//! The service above hyper's connection: notes each request, and answers for one that panics.
+//!
+//! - A request is under way from the call until its response body is dropped, or its future if that comes
+//!   first.
+//! - A panic in the call or in the future is reported like a task's, and answered with 500: the connection,
+//!   and every other request on it, continues. (A panic of a response body comes too late for an answer. It
+//!   ends the connection, or with HTTP/2 the stream.)
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::service::Service;
+use hyper::{Request, Response, StatusCode};
+
+use crate::compat::hyper::activity::{Activity, OpenRequest};
+use crate::event_loop::context;
+use crate::panic::PanicSite;
+use crate::sync::Arc;
+use crate::unwind::{Payload, contain};
+
+/// The client's address, in the extensions of a request: see
+/// [`Http::peer_extension`](super::Http::peer_extension).
+///
+/// # Examples
+///
+/// ```
+/// use std::convert::Infallible;
+/// use hyper::{Response, service::service_fn};
+/// use loopgroup::{EventLoopGroup, compat::hyper::{Http, Peer}};
+///
+/// let workers = EventLoopGroup::new(1)?;
+/// let server = Http::new().peer_extension(true).serve(&workers, "127.0.0.1:0", |_loop| {
+///     service_fn(|request| async move {
+///         let Peer(address) = request.extensions().get().expect("peer_extension is on");
+///         Ok::<_, Infallible>(Response::new(address.to_string()))
+///     })
+/// })?;
+/// server.stop();
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Peer(pub SocketAddr);
+
+/// A service of the user's, and the notes of the connection that it serves.
+#[derive(Debug)]
+pub(super) struct Tracked<S> {
+    pub(super) service: Rc<S>,
+    pub(super) activity: Arc<Activity>,
+    /// Inserted into each request.
+    pub(super) peer: Option<SocketAddr>,
+    /// Where the server was started, for reports of panics.
+    pub(super) location: &'static Location<'static>,
+}
+
+impl<S, B> Service<Request<Incoming>> for Tracked<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+{
+    type Response = Response<TrackedBody<B>>;
+    type Error = S::Error;
+    type Future = TrackedFuture<S::Future>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let open = self.activity.begin_request();
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(Peer(peer));
+        }
+        let future = contain(|| self.service.call(request));
+        TrackedFuture {
+            future: future
+                .map_err(|payload| report(payload, self.location))
+                .ok(),
+            open: Some(open),
+            location: self.location,
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The future of a response.
+    pub(super) struct TrackedFuture<F> {
+        // `None` once it has panicked.
+        #[pin]
+        future: Option<F>,
+        open: Option<OpenRequest>,
+        location: &'static Location<'static>,
+    }
+}
+
+impl<F, B, E> Future for TrackedFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<TrackedBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let answer = match this.future.as_mut().as_pin_mut() {
+            Some(future) => match contain(|| future.poll(cx)) {
+                Ok(poll) => Some(ready!(poll)),
+                Err(payload) => {
+                    report(payload, this.location);
+                    None
+                }
+            },
+            None => None,
+        };
+        let open = this.open.take();
+        let Some(answer) = answer else {
+            if let Err(payload) = contain(|| this.future.set(None)) {
+                report(payload, this.location);
+            }
+            let mut failed = Response::new(TrackedBody { body: None, open });
+            *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            return Poll::Ready(Ok(failed));
+        };
+        Poll::Ready(answer.map(|response| {
+            response.map(|body| TrackedBody {
+                body: Some(body),
+                open,
+            })
+        }))
+    }
+}
+
+/// Reports a panic as the loop would report a task's.
+#[cold]
+fn report(payload: Payload, location: &'static Location<'static>) {
+    context::panics().report(PanicSite::Task, payload, Some(location));
+}
+
+pin_project_lite::pin_project! {
+    /// The body of a response; `None` is empty.
+    pub(super) struct TrackedBody<B> {
+        #[pin]
+        body: Option<B>,
+        open: Option<OpenRequest>,
+    }
+}
+
+impl<B: Body> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        match self.project().body.as_pin_mut() {
+            Some(body) => body.poll_frame(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body
+            .as_ref()
+            .map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
