@@ -720,6 +720,9 @@ fn the_peer_is_in_the_extensions_if_it_is_asked_for() {
         assert_eq!(get(&mut client, "/"), ok(&format!("Some({address})")));
         let server = serve(&workers, ([127, 0, 0, 1], 0), answer_peer).unwrap();
         assert_eq!(get(&mut connect(&server), "/"), ok("None"));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = serve(&workers, listener, answer_peer).unwrap();
+        assert_eq!(get(&mut connect(&server), "/"), ok("None"));
     });
 }
 

@@ -1,12 +1,12 @@
-//! Where an HTTP server listens: an address, or a [`Server`] with settings.
+//! Where an HTTP server listens: an address, a listener, or a [`Server`] with settings.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use crate::net::Server;
+use crate::net::{Server, TcpListener};
 
-/// Where an HTTP server listens: an address, as for [`Server::new`], or a [`Server`] with settings of its
-/// own.
+/// Where an HTTP server listens: an address, as for [`Server::new`], a listener of this crate or of the
+/// standard library, or a [`Server`] with settings of its own.
 ///
 /// The trait is sealed.
 ///
@@ -19,6 +19,7 @@ use crate::net::Server;
 ///
 /// listens("localhost:8080");
 /// listens(([0, 0, 0, 0], 8080));
+/// listens(std::net::TcpListener::bind("127.0.0.1:0")?);
 /// listens(Server::new("127.0.0.1:0")?.reuse_port(true).backlog(4096));
 /// # std::io::Result::Ok(())
 /// ```
@@ -36,6 +37,18 @@ pub(super) mod sealed {
 impl sealed::Sealed for Server {
     fn into_server(self) -> io::Result<Server> {
         Ok(self)
+    }
+}
+
+impl sealed::Sealed for TcpListener {
+    fn into_server(self) -> io::Result<Server> {
+        Server::from_listener(self)
+    }
+}
+
+impl sealed::Sealed for std::net::TcpListener {
+    fn into_server(self) -> io::Result<Server> {
+        Server::from_listener(self)
     }
 }
 

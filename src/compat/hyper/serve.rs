@@ -287,7 +287,8 @@ impl Http {
 
     /// Serves on the worker loops, with a hyper service per loop.
     ///
-    /// `listener` is an address, or a [`Server`](crate::net::Server) with settings of its own. `factory`
+    /// `listener` is an address, a listener, or a [`Server`](crate::net::Server) with settings of its own,
+    /// except for `end_reads_on_shutdown`, which is off: hyper has its own graceful end. `factory`
     /// runs on each worker loop, at its first connection, and makes the service that all connections of the
     /// loop share. Neither the service nor its futures need be `Send`: they never leave the loop. If the
     /// factory panics, it fails that connection, and runs again for the loop's next one.
@@ -348,7 +349,12 @@ impl Http {
                 }
             }
         };
-        let server = listener.into_server()?.workers(workers).serve(handler)?;
+        let server = listener
+            .into_server()?
+            .workers(workers)
+            // hyper takes the end of the stream for a client that has given up, and drops its requests.
+            .end_reads_on_shutdown(false)
+            .serve(handler)?;
         Ok(HttpHandle { server, stop })
     }
 
