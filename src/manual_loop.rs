@@ -7,7 +7,7 @@
 //!   turn:    wake up    end the sleep: producers need not ring
 //!            poll       collect readiness; this also takes old rings off the selector
 //!            work       one turn, as in production
-//!            wait       if there is time and nothing to run: sleep in the selector, then work once more
+//!            wait       if there is time and nothing was run: sleep in the selector, then work once more
 //!            settle     sleep ▸ poll ▸ still asleep?  yes: stalled
 //!                                                     no:  busy, the loop rings its own bell
 //! ```
@@ -259,8 +259,8 @@ impl ManualLoop {
         &self.event_loop
     }
 
-    /// Runs what is ready, and waits for something to run for `timeout` at most; `None` is for ever, and zero
-    /// does not wait.
+    /// Runs what is ready; if there is nothing, waits for something to run, for `timeout` at most. `None` is
+    /// for ever, and zero does not wait.
     ///
     /// A turn is bounded, as on every loop: about a millisecond of tasks, and then a share of I/O. If
     /// more is left, [`Turned::is_busy`] says so, and the descriptor stays readable. A wait ends with the
@@ -586,8 +586,10 @@ impl Running {
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<Step> {
         self.wake_up();
         self.runner.poll_now()?;
+        let polls = self.runner.local().polls();
         let mut next = self.runner.work();
-        if timeout != Some(Duration::ZERO) {
+        let found_none = self.runner.local().polls() == polls;
+        if found_none && timeout != Some(Duration::ZERO) {
             if let Next::Rest(until) = next {
                 if !is_due(until) && self.runner.fall_asleep(deadline(until)) {
                     self.runner.wait(until_at_most(until, timeout))?;

@@ -315,6 +315,12 @@ fn a_turn_waits_for_its_timeout_at_most_and_not_after_an_event() {
         assert_eq!(turned.polls(), 0);
         assert!(start.elapsed() >= ms(15), "nothing has ended the wait");
         assert!(!is_readable(&manual));
+        // Nor with something to run: the caller may have waited for just that.
+        let ev = manual.event_loop().clone();
+        on_another_thread(move || ev.execute(|| ()).unwrap());
+        assert_eq!(manual.turn(None).unwrap().polls(), 1);
+        drop(manual.spawn_local(async {}));
+        assert_eq!(manual.turn(None).unwrap().polls(), 1);
         // What ends a wait runs in the same turn.
         let ev = manual.event_loop().clone();
         let (tx, rx) = mpsc::channel();

@@ -477,7 +477,8 @@ fn the_order_of_setters_does_not_matter_to_the_other_builders_either() {
         let parts = [
             format!("boss: Some({boss:?})"),
             format!("workers: Some({workers:?})"),
-            "backlog: 7, max_connections: Some(8), reuse_port: true".into(),
+            "backlog: Some(7), reuse_port: true".into(),
+            "max_connections: Some(8)".into(),
         ];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         let set = BlockingGroup::builder().max_threads(3);
