@@ -22,8 +22,17 @@ struct ThisThread {
     exit: Cell<Exit>,
     /// The id of the task that is polled, or was polled last; zero if it is none of ours.
     task: Cell<[u32; 2]>,
-    /// What the next poll of a task does instead of polling its future.
-    cancel: Cell<Option<CancelReason>>,
+    /// How the next poll of a task differs from others.
+    special: Cell<Option<SpecialPoll>>,
+}
+
+/// How a poll of a task differs from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpecialPoll {
+    /// The future is dropped instead.
+    Cancel(CancelReason),
+    /// If it is the last one, the loop takes a note.
+    NoteEnd,
 }
 
 /// Why a task is cancelled.
@@ -57,7 +66,7 @@ thread_local! {
             own_waker: Cell::new(ptr::null()),
             exit: Cell::new(Exit::No),
             task: Cell::new([0; 2]),
-            cancel: Cell::new(None),
+            special: Cell::new(None),
         }
     };
 }
@@ -173,20 +182,20 @@ pub(crate) fn task() -> Option<TaskId> {
     polled.then(last_task).flatten()
 }
 
-/// Has the next poll of a task cancel it, or not.
-pub(crate) fn set_cancel(reason: Option<CancelReason>) {
-    THIS.with(|this| this.cancel.set(reason));
+/// Sets how the next poll of a task differs from others.
+pub(crate) fn set_special_poll(special: Option<SpecialPoll>) {
+    THIS.with(|this| this.special.set(special));
 }
 
-/// Returns why the task that is polled is to be cancelled instead; a poll inside of this one is not.
+/// Returns how the poll that begins differs from others; a poll inside of this one does not.
 #[inline]
-pub(crate) fn take_cancel() -> Option<CancelReason> {
+pub(crate) fn take_special_poll() -> Option<SpecialPoll> {
     THIS.with(|this| {
-        let reason = this.cancel.get();
-        if reason.is_some() {
-            this.cancel.set(None);
+        let special = this.special.get();
+        if special.is_some() {
+            this.special.set(None);
         }
-        reason
+        special
     })
 }
 

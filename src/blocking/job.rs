@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use crate::task::abort::JobControl;
 use crate::task::harness::Outcome;
 use crate::task::join::JobTask;
-use crate::this_thread::{self, CancelReason};
+use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::unwind::{contain, contain_drop};
 
 /// A job that is ready to run.
@@ -45,9 +45,10 @@ where
 
 /// Cancels a job that has not begun: its group ends.
 pub(crate) fn cancel(runnable: JobRunnable) {
-    this_thread::set_cancel(Some(CancelReason::Ended));
+    let special = SpecialPoll::Cancel(CancelReason::Ended);
+    this_thread::set_special_poll(Some(special));
     runnable.run();
-    this_thread::set_cancel(None);
+    this_thread::set_special_poll(None);
 }
 
 /// How a job ended.
@@ -77,7 +78,7 @@ impl<F: FnOnce() -> T, T, C: Fn(JobEnd)> Future for Job<F, C> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Outcome<T>> {
         let call = self.call.take().expect("a finished job is not polled");
-        let unwanted = match this_thread::take_cancel() {
+        let unwanted = match this_thread::take_special_poll() {
             Some(_) => Some(JobEnd::Cancelled),
             None => self.control.is_aborted().then_some(JobEnd::Aborted),
         };

@@ -22,7 +22,7 @@ use crate::panic::PanicSite;
 use crate::reactor::source::Source;
 use crate::sync::{self, Arc, Weak};
 use crate::task_id::{AbortTarget, TaskId};
-use crate::this_thread::{self, CancelReason};
+use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
 use crate::trace;
@@ -60,7 +60,7 @@ pub(crate) struct Local {
     /// What handles ask of tasks.
     requests: RefCell<Requests>,
     pub(crate) leftovers: RefCell<Leftovers>,
-    /// Whether a task is looked at before it is run: polls are timed, or a task is to be aborted.
+    /// Whether a task is looked at before it is run: polls are timed, or ends of tasks are noted.
     special: Cell<bool>,
     /// Whether a task that ends is noted: a handle waits for that, or a channel was closed by force.
     noting: Cell<bool>,
@@ -343,20 +343,19 @@ impl Local {
     pub(crate) fn abort(&self, target: AbortTarget) {
         self.requests.borrow_mut().mark(target.id);
         self.update_flags();
+        if this_thread::task() == Some(target.id) {
+            // It aborts itself. The poll may complete it, or be its first, and nobody is told of its end: the
+            // loop looks again afterwards.
+            let wish = Wish::Abort;
+            self.shared.post_request(Request { target, wish });
+        }
         let waker = self.live.borrow_mut().find(target.address);
-        match waker {
-            // Its turn comes, and it is cancelled then.
-            Some(waker) => waker.wake(),
-            // A task in its first poll has no entry yet: the loop looks again after the poll.
-            None if this_thread::task() == Some(target.id) => {
-                let wish = Wish::Abort;
-                self.shared.post_request(Request { target, wish });
-            }
-            None => {}
+        if let Some(waker) = waker {
+            waker.wake(); // its turn comes, and it is cancelled then
         }
     }
 
-    /// Has the end of a task told; on the loop's own thread, and the task has not ended.
+    /// Has the end of a task told; on the loop's own thread, and the task neither has ended nor is being polled.
     pub(crate) fn watch(&self, id: TaskId, flag: Arc<EndFlag>) {
         self.requests.borrow_mut().watch(id, flag);
         self.update_flags();
@@ -381,6 +380,7 @@ impl Local {
     fn retry_requests(&self) {
         let unfound = self.requests.borrow_mut().take_unfound();
         for request in self.serve(unfound) {
+            self.requests.borrow_mut().ended(request.target.id);
             request.ended();
         }
         self.update_flags();
@@ -438,35 +438,22 @@ impl Local {
         queues.into_iter().flat_map(ids).collect()
     }
 
-    /// Notes that a task has ended, if anything depends on it; returns whether it does.
-    #[inline]
-    pub(crate) fn note_end(&self) -> bool {
-        let noting = self.noting.get();
-        if noting {
-            self.note_end_of_last();
-        }
-        noting
-    }
-
-    #[cold]
-    fn note_end_of_last(&self) {
+    /// Notes that a task has ended: a handle may wait for that, or a channel may have been closed under it.
+    pub(crate) fn note_end(&self, end: TaskEnd, origin: LeftKind, waker: &Waker) {
         if let Some(id) = this_thread::last_task() {
             self.requests.borrow_mut().ended(id);
-            self.update_flags();
         }
-    }
-
-    /// Notes that a task has completed; while ends are noted.
-    #[cold]
-    pub(crate) fn note_completed(&self, origin: LeftKind, waker: &Waker) {
         let mut leftovers = self.leftovers.borrow_mut();
-        if leftovers.completed(origin, waker.data().addr()) {
+        if end == TaskEnd::Completed && leftovers.completed(origin, waker.data().addr()) {
             self.shared.counters.interrupted();
         }
+        drop(leftovers);
+        self.update_flags();
     }
 
     /// Notes why a task was cancelled.
     pub(crate) fn note_cancelled(&self, reason: CancelReason, origin: LeftKind, waker: &Waker) {
+        self.note_end(TaskEnd::Cancelled, origin.clone(), waker);
         match reason {
             CancelReason::Aborted => self.shared.counters.aborted(),
             CancelReason::Unscheduled => self.shared.counters.unscheduled(),
@@ -482,9 +469,9 @@ impl Local {
     /// Sets the flags that the paths of every task check.
     fn update_flags(&self) {
         let requests = self.requests.borrow();
-        self.special.set(self.measure_time || requests.has_marks());
         let interrupted = self.leftovers.borrow().has_interrupted();
         self.noting.set(interrupted || !requests.is_empty());
+        self.special.set(self.measure_time || self.noting.get());
     }
 
     /// Drops a loop-bound value whose last handle was dropped.
@@ -574,12 +561,18 @@ impl Local {
             self.update_flags();
             return cancel_task(runnable, CancelReason::Aborted);
         }
+        let run = |runnable: Runnable| {
+            if self.noting.get() {
+                run_specially(runnable, SpecialPoll::NoteEnd);
+            } else {
+                runnable.run();
+            }
+        };
         if !self.measure_time {
-            runnable.run();
-            return;
+            return run(runnable);
         }
         let start = sync::now();
-        runnable.run();
+        run(runnable);
         let time = start.elapsed();
         self.shared.gauges.polled(time);
         let config = &self.shared.config;
@@ -629,9 +622,14 @@ impl Local {
 /// Cancels a task, on its home thread: its future is dropped, and its handle resolves to cancelled.
 pub(crate) fn cancel_task(runnable: Runnable, reason: CancelReason) {
     let outer = this_thread::replace_task(runnable.metadata().id_halves());
-    this_thread::set_cancel(Some(reason));
+    run_specially(runnable, SpecialPoll::Cancel(reason));
+    this_thread::replace_task(outer);
+}
+
+/// Runs a task whose poll differs from others.
+fn run_specially(runnable: Runnable, special: SpecialPoll) {
+    this_thread::set_special_poll(Some(special));
     runnable.run();
     // It is still set if there was nothing to poll.
-    this_thread::set_cancel(None);
-    this_thread::replace_task(outer);
+    this_thread::set_special_poll(None);
 }

@@ -75,10 +75,6 @@ impl Requests {
         self.marked.remove(&id)
     }
 
-    pub(crate) fn has_marks(&self) -> bool {
-        !self.marked.is_empty()
-    }
-
     /// Has the end of a task told to a handle.
     pub(crate) fn watch(&mut self, id: TaskId, flag: Arc<EndFlag>) {
         flag.set_watched();

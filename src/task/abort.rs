@@ -9,10 +9,12 @@ use std::fmt;
 use std::ptr;
 
 use crate::event_loop::context;
+use crate::event_loop::local::Local;
 use crate::event_loop::requests::{EndFlag, Request, Wish};
 use crate::event_loop::shared::{LOOPS, Shared, TaskMeta};
 use crate::sync::{Arc, AtomicBool, Ordering, Weak, plain};
 use crate::task_id::{AbortTarget, TaskId};
+use crate::this_thread;
 
 impl TaskMeta {
     /// What a loop needs to find the task.
@@ -131,7 +133,10 @@ impl AbortHandle {
             return AbortHandle::of_ended(meta.id());
         };
         let (target, flag) = (meta.target(), Arc::<EndFlag>::default());
-        if context::with_home(&home, |local| local.watch(target.id, Arc::clone(&flag))).is_none() {
+        let watch = |local: &Local| local.watch(target.id, Arc::clone(&flag));
+        // The end of a task that is being polled, which may be its own, is found out afterwards.
+        let is_own = this_thread::task() == Some(target.id);
+        if is_own || context::with_home(&home, watch).is_none() {
             let wish = Wish::Watch(Arc::clone(&flag));
             home.post_request(Request { target, wish });
         }

@@ -28,7 +28,7 @@ use crate::event_loop::live::LiveKey;
 use crate::event_loop::local::Local;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::task::origin::Origin;
-use crate::this_thread::{self, CancelReason};
+use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop};
 
@@ -122,11 +122,20 @@ impl<F: Future, O: Origin> Harness<F, O> {
     /// Ends a task instead of polling it.
     #[cold]
     fn cancel(mut self: Pin<&mut Self>, reason: CancelReason, waker: &Waker) -> Outcome<F::Output> {
-        if self.as_mut().drop_unfinished() {
-            let origin = self.origin.left_kind();
-            context::with_local(|local| local.note_cancelled(reason, origin, waker));
-        }
+        let cancelled = self.as_mut().drop_unfinished();
+        let origin = self.origin.left_kind();
+        context::with_local(|local| match cancelled {
+            true => local.note_cancelled(reason, origin, waker),
+            false => local.note_end(TaskEnd::Panicked, origin, waker),
+        });
         Outcome::cancelled()
+    }
+
+    /// Has the loop take a note of an end.
+    #[cold]
+    fn note_end(&self, end: TaskEnd, waker: &Waker) {
+        let origin = self.origin.left_kind();
+        context::with_local(|local| local.note_end(end, origin, waker));
     }
 
     /// Ends a task whose future panicked: in a poll, or, if there is a `value`, when it was dropped.
@@ -153,29 +162,18 @@ impl<F: Future, O: Origin> Harness<F, O> {
 }
 
 impl Stage {
-    /// Counts the end of a task whose future is dropped, and removes it from the live table. Returns
-    /// whether the loop takes notes of tasks that end.
-    fn record_end(self, end: TaskEnd) -> bool {
-        let mut noting = false;
-        context::with_local(|local| {
-            match self {
-                Stage::FRESH => return record_unpolled(local, end),
-                Stage::RUNNING => {}
-                Stage(key) => local.leave_live(LiveKey(key)),
+    /// Counts the end of a task whose future is dropped, and removes it from the live table.
+    fn record_end(self, end: TaskEnd) {
+        context::with_local(|local| match self {
+            // A refused task was never counted.
+            Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
+            Stage::FRESH => {}
+            Stage::RUNNING => local.shared.counters.end(end),
+            Stage(key) => {
+                local.leave_live(LiveKey(key));
+                local.shared.counters.end(end);
             }
-            local.shared.counters.end(end);
-            noting = local.note_end();
         });
-        noting
-    }
-}
-
-/// Counts the end of a task that was never polled, unless it was refused: then it was never counted.
-#[cold]
-fn record_unpolled(local: &Local, end: TaskEnd) {
-    if context::refused_by().is_none() {
-        local.dropped_unpolled(end);
-        local.note_end();
     }
 }
 
@@ -183,7 +181,8 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
     type Output = Outcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
-        if let Some(reason) = this_thread::take_cancel() {
+        let special = this_thread::take_special_poll();
+        if let Some(SpecialPoll::Cancel(reason)) = special {
             return Poll::Ready(self.cancel(reason, cx.waker()));
         }
         trace::polling(self.origin.location());
@@ -218,13 +217,19 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
-                if before.record_end(TaskEnd::Completed) {
-                    let origin = self.origin.left_kind();
-                    context::with_local(|local| local.note_completed(origin, cx.waker()));
+                before.record_end(TaskEnd::Completed);
+                if special.is_some() {
+                    self.note_end(TaskEnd::Completed, cx.waker());
                 }
                 Poll::Ready(Outcome::value(value))
             }
-            (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
+            (Err(payload), value) => {
+                let outcome = self.as_mut().panicked(payload, before, value);
+                if special.is_some() {
+                    self.note_end(TaskEnd::Panicked, cx.waker());
+                }
+                Poll::Ready(outcome)
+            }
         }
     }
 }

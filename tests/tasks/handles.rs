@@ -105,6 +105,34 @@ fn a_task_that_cancels_itself_in_its_last_poll_has_its_value() {
 }
 
 #[test]
+fn a_task_that_watches_and_aborts_itself_and_completes_leaves_nothing_behind() {
+    within(|| {
+        let (group, ev) = one_loop();
+        for waits in [false, true] {
+            let (tx, rx) = mpsc::channel::<AbortHandle>();
+            let (give, take) = mpsc::channel::<JoinHandle<()>>();
+            let release = stall(&ev);
+            let task = ev.spawn(async move {
+                if waits {
+                    yield_now().await;
+                }
+                let own = take.recv().unwrap();
+                let abort = own.abort_handle();
+                own.abort();
+                abort.abort();
+                tx.send(abort).unwrap();
+            });
+            give.send(task).unwrap();
+            release.open();
+            let abort = rx.recv().unwrap();
+            eventually("its end is told", || abort.is_finished());
+        }
+        let report = group.drain(LONG).wait();
+        assert_eq!((report.cancelled(), report.panicked()), (0, 0), "{report}");
+    });
+}
+
+#[test]
 fn a_task_aborted_on_its_own_loop_is_not_polled_again() {
     let polls = local(|| async {
         let polls = Rc::new(Cell::new(0));
