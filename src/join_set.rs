@@ -9,6 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::error::JoinError;
@@ -193,6 +194,25 @@ impl<T> JoinSet<T> {
     /// ```
     pub async fn join_next_with_id(&mut self) -> Option<(TaskId, Result<T, JoinError>)> {
         self.tasks.next().await
+    }
+
+    /// Removes a task that has ended, if there is one; does not wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{JoinSet, testing::TestLoop};
+    ///
+    /// let mut test = TestLoop::new();
+    /// let mut tasks = JoinSet::new();
+    /// tasks.insert(test.spawn(async { 7 }));
+    /// assert!(tasks.try_join_next().is_none());
+    /// test.run_until_stalled();
+    /// assert_eq!(tasks.try_join_next().unwrap().unwrap(), 7);
+    /// ```
+    pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
+        let next = self.tasks.next().now_or_never().flatten();
+        next.map(|(_, result)| result)
     }
 
     /// Polls for a task that has ended, as [`join_next`](JoinSet::join_next).

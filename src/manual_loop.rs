@@ -459,6 +459,7 @@ impl ManualLoop {
             if woken.swap(false, Ordering::Acquire) {
                 budget::reset();
                 this_thread::note_own_waker(&waker);
+                this_thread::set_task([0; 2]); // it is no task
                 let polled = contain(|| future.as_mut().poll(&mut cx));
                 this_thread::forget_own_waker();
                 match polled {

@@ -18,9 +18,11 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::loop_thread::LoopThread;
 use crate::event_loop::scheduled::Scheduled;
 use crate::group::handle::EventLoopGroup;
+use crate::join_set::JoinSet;
 use crate::net::ServerHandle;
 use crate::report::{LoopReport, TerminationReport};
 use crate::shutdown_requested::ShutdownRequested;
+use crate::task::abort::AbortHandle;
 use crate::task::join::JoinHandle;
 use crate::termination::TerminationFuture;
 
@@ -32,6 +34,7 @@ macro_rules! unwind_safe {
 }
 
 unwind_safe!(
+    AbortHandle,
     EventLoopGroup,
     EventLoop,
     BlockingGroup,
@@ -45,6 +48,8 @@ unwind_safe!(
 
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
+impl<T> UnwindSafe for JoinSet<T> {}
+impl<T> RefUnwindSafe for JoinSet<T> {}
 impl<T> UnwindSafe for Scheduled<T> {}
 impl<T> RefUnwindSafe for Scheduled<T> {}
 impl<T> UnwindSafe for LoopBound<T> {}

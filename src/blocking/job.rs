@@ -78,9 +78,10 @@ impl<F: FnOnce() -> T, T, C: Fn(JobEnd)> Future for Job<F, C> {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Outcome<T>> {
         let call = self.call.take().expect("a finished job is not polled");
-        let unwanted = match this_thread::take_special_poll() {
-            Some(_) => Some(JobEnd::Cancelled),
-            None => self.control.is_aborted().then_some(JobEnd::Aborted),
+        let ended = this_thread::take_special_poll().is_some();
+        let unwanted = match self.control.is_aborted() {
+            true => Some(JobEnd::Aborted),
+            false => ended.then_some(JobEnd::Cancelled),
         };
         let (end, outcome) = match unwanted {
             Some(end) => {

@@ -41,6 +41,7 @@ impl Shared {
             left: end.left.into(),
         };
         self.inbox.lock().edit(|life| life.end());
+        self.number.release();
         self.announce_shutdown();
         trace::loop_ended(&report);
         // Siblings first: an observer is foreign code, and may take its time.

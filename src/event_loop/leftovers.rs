@@ -1,57 +1,60 @@
 //! The tasks that a loop has to end by force, for its report.
 //!
-//! - A task is left over if the end of its loop cancels it, or if it ends after a channel was closed under it
-//!   while it waited there.
+//! - A task is left over if the end of its loop cancels it, or if it ends after one of its operations has
+//!   failed because the loop had closed the channel.
 //! - Tasks from one place, with one name, that wait for the same are one entry.
-//! - What a task waits for is known by the address of its waker, which is in the source or the timer that it
-//!   waits for. A task that waits through a waker of another kind (`select`, `join_all`) is not found there.
+//! - What a task waits for is known if it was told that its channel is closed, or by the address of its waker
+//!   if it is that of a timer. A task that sleeps through a waker of another kind (`join_all`) is not found.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::left_tasks::{LeftKind, LeftTasks, WaitsFor};
+use crate::task_id::TaskId;
 
 /// What is known of tasks that are left over; loop thread only.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     tasks: HashMap<LeftKind, u64>,
-    /// What tasks waited for when the loop looked, by the address of the task.
-    waits: HashMap<usize, WaitsFor>,
-    /// The tasks whose channel was closed while they waited for it.
-    interrupted: HashMap<usize, WaitsFor>,
-    /// The loop ends, and polls the tasks that the close of its channels has woken.
-    pub(crate) closing: bool,
+    /// The tasks, by address, that have a timer.
+    sleepers: HashSet<usize>,
+    /// The tasks, by address, that are scheduled closures which are not due.
+    scheduled: HashSet<usize>,
+    /// The tasks whose operation has failed because their channel is closed.
+    interrupted: HashMap<TaskId, Option<WaitsFor>>,
+    /// The loop has closed its channels.
+    pub(crate) closed: bool,
 }
 
 impl Leftovers {
-    /// Notes what the task at an address waits for.
-    pub(crate) fn waits(&mut self, address: usize, what: WaitsFor) {
-        self.waits.entry(address).or_insert(what);
+    /// Notes that the task at an address has a timer.
+    pub(crate) fn sleeps(&mut self, address: usize) {
+        self.sleepers.insert(address);
     }
 
-    /// Notes that the channel is closed for which the task at an address waits.
-    pub(crate) fn interrupt(&mut self, address: usize, what: WaitsFor) {
-        self.interrupted.entry(address).or_insert(what);
+    /// Notes that the task at an address is a scheduled closure: its end is the end of a schedule.
+    pub(crate) fn note_scheduled(&mut self, address: usize) {
+        self.scheduled.insert(address);
     }
 
-    /// Whether the ends of tasks are to be noted.
-    pub(crate) fn has_interrupted(&self) -> bool {
-        self.closing || !self.interrupted.is_empty()
+    pub(crate) fn was_scheduled(&self, address: usize) -> bool {
+        self.scheduled.contains(&address)
     }
 
-    /// Notes that a task has completed; returns whether a channel was closed under it.
-    pub(crate) fn completed(&mut self, kind: LeftKind, address: usize) -> bool {
-        let waited = self.interrupted.remove(&address);
-        let interrupted = self.closing || waited.is_some();
-        if interrupted {
-            self.add(kind.waiting_for(waited));
-        }
-        interrupted
+    /// Notes that an operation of a task has failed because its channel is closed; returns whether it is the
+    /// task's first.
+    pub(crate) fn interrupt(&mut self, id: TaskId, what: Option<WaitsFor>) -> bool {
+        self.interrupted.insert(id, what).is_none()
     }
 
-    /// Returns what the task at an address waits for, if that is known.
-    pub(crate) fn waited(&mut self, address: usize) -> Option<WaitsFor> {
-        let interrupted = self.interrupted.remove(&address);
-        interrupted.or_else(|| self.waits.get(&address).copied())
+    /// Returns what a task wanted to do when it found its channel closed; `None` if it did not.
+    pub(crate) fn take_interrupted(&mut self, id: Option<TaskId>) -> Option<Option<WaitsFor>> {
+        self.interrupted.remove(&id?)
+    }
+
+    /// Whether the task at an address waits for a timer, as far as is known.
+    pub(crate) fn waits(&self, address: usize) -> Option<WaitsFor> {
+        let sleeps = self.sleepers.contains(&address);
+        sleeps.then_some(WaitsFor::Timer)
     }
 
     /// Adds a task.

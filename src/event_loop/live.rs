@@ -47,14 +47,18 @@ impl Live {
 
     /// Returns the waker of the task at an address, if it waits.
     pub(crate) fn find(&mut self, address: usize) -> Option<Waker> {
-        let index = self.by_address.get_or_insert_with(|| {
+        let key = *self.addresses().get(&address)?;
+        self.wakers.get(key).cloned()
+    }
+
+    /// The keys of all entries, by the addresses of their tasks.
+    pub(crate) fn addresses(&mut self) -> &HashMap<usize, usize> {
+        self.by_address.get_or_insert_with(|| {
             let wakers = self.wakers.iter();
             wakers
                 .map(|(key, waker)| (waker.data().addr(), key))
                 .collect()
-        });
-        let key = *index.get(&address)?;
-        self.wakers.get(key).cloned()
+        })
     }
 
     /// Frees the memory if the table is empty and has a capacity of more than `capacity` entries.

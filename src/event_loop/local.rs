@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::task::Waker;
 
 use crate::event_loop::arena::{Arena, ArenaKey};
@@ -19,9 +19,8 @@ use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
-use crate::reactor::source::Source;
 use crate::sync::{self, Arc, Weak};
-use crate::task_id::{AbortTarget, TaskId};
+use crate::task_id::AbortTarget;
 use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
@@ -188,9 +187,6 @@ impl Local {
                 Message::Timer(key, away) => self.remove_timer(key, away),
             }
         }
-        if self.requests.borrow().has_unfound() {
-            self.retry_requests();
-        }
     }
 
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
@@ -262,7 +258,7 @@ impl Local {
     /// Closes every channel of the loop; tasks that wait for one are woken and get an error.
     pub(crate) fn close_channels(&self) {
         if let Some(table) = &self.shared.port.table {
-            table.for_each(|source| self.interrupt(source));
+            self.leftovers.borrow_mut().closed = true;
             self.update_flags();
             let mut woken = Vec::new();
             let closed = table.close(&mut woken);
@@ -271,37 +267,30 @@ impl Local {
         }
     }
 
-    /// Notes the tasks that wait for a channel which is about to be closed.
-    fn interrupt(&self, source: &Source) {
-        let (mut leftovers, mut live) = (self.leftovers.borrow_mut(), self.live.borrow_mut());
-        let mut waited = false;
-        source.for_each_waiter(|direction, waker| {
-            let address = waker.data().addr();
-            // A waker stays behind if its task has stopped waiting, and may have ended since.
-            if live.find(address).is_some() {
-                waited = true;
-                leftovers.interrupt(address, WaitsFor::of(direction));
-            }
-        });
-        if waited {
-            self.shared.counters.channel_interrupted();
-        }
-    }
-
     /// Closes every channel at the end, and polls the tasks that waited for one once more.
     pub(crate) fn close_channels_at_end(&self) {
-        self.leftovers.borrow_mut().closing = true;
         self.close_channels();
         self.run_io_once();
-        self.leftovers.borrow_mut().closing = false;
-        self.update_flags();
+    }
+
+    /// Notes that an operation of the task that is polled has failed: its channel is closed.
+    pub(crate) fn note_interrupted(&self, what: Option<WaitsFor>) {
+        let mut leftovers = self.leftovers.borrow_mut();
+        if let (true, Some(id)) = (leftovers.closed, this_thread::task()) {
+            if leftovers.interrupt(id, what) {
+                self.shared.counters.channel_interrupted();
+            }
+        }
     }
 
     /// Notes what tasks wait for, before they are cancelled.
     pub(crate) fn note_waits(&self) {
         let mut leftovers = self.leftovers.borrow_mut();
         self.timers
-            .for_each_waker(|waker| leftovers.waits(waker.data().addr(), WaitsFor::Timer));
+            .for_each_waker(|waker| leftovers.sleeps(waker.data().addr()));
+        for waker in self.timers.scheduled() {
+            leftovers.note_scheduled(waker.data().addr());
+        }
     }
 
     /// Has every scheduled closure look at the shutdown that has begun, and give itself up.
@@ -327,150 +316,116 @@ impl Local {
 
     /// Cancels a task: its future is dropped here.
     pub(crate) fn cancel(&self, runnable: Runnable, reason: CancelReason) {
-        let marked = self
-            .requests
-            .borrow_mut()
-            .take_mark(runnable.metadata().id());
-        let reason = if marked {
+        let address = runnable.metadata().target().address;
+        let reason = if self.is_to_be_aborted(&runnable) {
             CancelReason::Aborted
+        } else if self.leftovers.borrow().was_scheduled(address) {
+            CancelReason::Unscheduled
         } else {
             reason
         };
         cancel_task(runnable, reason);
     }
 
+    /// Whether a handle has asked for the end of a task that is about to run.
+    fn is_to_be_aborted(&self, runnable: &Runnable) -> bool {
+        let mut requests = self.requests.borrow_mut();
+        !requests.is_empty() && requests.look(runnable.metadata().target())
+    }
+
+    /// Serves a request; on the loop's own thread.
+    pub(crate) fn serve(&self, request: Request) {
+        let address = request.target.address;
+        self.requests.borrow_mut().add(request);
+        self.update_flags();
+        let waker = self.live.borrow_mut().find(address);
+        if let Some(waker) = waker {
+            waker.wake(); // one of our own: its turn comes, and it is looked at then
+        }
+    }
+
     /// Aborts a task of this loop that has not ended; on the loop's own thread.
     pub(crate) fn abort(&self, target: AbortTarget) {
-        self.requests.borrow_mut().mark(target.id);
-        self.update_flags();
-        if this_thread::task() == Some(target.id) {
-            // It aborts itself. The poll may complete it, or be its first, and nobody is told of its end: the
-            // loop looks again afterwards.
-            let wish = Wish::Abort;
-            self.shared.post_request(Request { target, wish });
-        }
-        let waker = self.live.borrow_mut().find(target.address);
-        if let Some(waker) = waker {
-            waker.wake(); // its turn comes, and it is cancelled then
+        let abort = || Request {
+            target,
+            wish: Wish::Abort,
+        };
+        // A task in its first poll is not in the table yet, and nothing may wake it: the loop serves the
+        // request again after the poll.
+        let waits = self.live.borrow_mut().find(target.address).is_some();
+        self.serve(abort());
+        if !waits {
+            self.shared.post_request(abort());
         }
     }
 
-    /// Has the end of a task told; on the loop's own thread, and the task neither has ended nor is being polled.
-    pub(crate) fn watch(&self, id: TaskId, flag: Arc<EndFlag>) {
-        self.requests.borrow_mut().watch(id, flag);
+    /// Has the end of a task told that has not ended; on the loop's own thread.
+    pub(crate) fn watch(&self, target: AbortTarget, flag: Arc<EndFlag>) {
+        let wish = Wish::Watch(flag);
+        self.requests.borrow_mut().add(Request { target, wish });
         self.update_flags();
     }
 
-    /// Does what handles on other threads have asked; between two tasks.
+    /// Takes what handles on other threads have asked; between two tasks.
     #[cold]
     pub(crate) fn take_requests(&self) {
-        let requests = self
-            .shared
-            .inbox
-            .lock()
-            .edit(|life| std::mem::take(&mut life.requests));
-        for unfound in self.serve(requests) {
-            self.requests.borrow_mut().defer(unfound);
+        let mut guard = self.shared.inbox.lock();
+        let requests = guard.edit(|life| std::mem::take(&mut life.requests));
+        drop(guard);
+        for request in requests {
+            self.serve(request);
         }
+    }
+
+    /// Ends the requests of tasks that have ended, if no task is queued.
+    pub(crate) fn settle_requests(&self) {
+        if self.requests.borrow().is_empty() || self.queued() > 0 || self.shared.inbox.has_mail() {
+            return;
+        }
+        let mut live = self.live.borrow_mut();
+        let lives = live.addresses();
+        self.requests
+            .borrow_mut()
+            .retain(|address| lives.contains_key(&address));
+        drop(live);
         self.update_flags();
     }
 
-    /// Looks again for tasks that may have been in the inbox, which was just emptied.
-    #[cold]
-    fn retry_requests(&self) {
-        let unfound = self.requests.borrow_mut().take_unfound();
-        for request in self.serve(unfound) {
-            self.requests.borrow_mut().ended(request.target.id);
-            request.ended();
-        }
-        self.update_flags();
-    }
-
-    /// Serves requests; returns those whose task was not found.
-    fn serve(&self, requests: Vec<Request>) -> Vec<Request> {
-        let mut unfound = Vec::new();
-        let mut queued = None;
-        for Request { target, wish } in requests {
-            if let Some(runnable) = self.take_waiting(target) {
-                match wish {
-                    Wish::Abort => self.cancel(runnable, CancelReason::Aborted),
-                    Wish::Watch(flag) => {
-                        // It cannot be put back as it was: it is polled once without a reason.
-                        self.watch(target.id, flag);
-                        self.run.borrow_mut().push_back(runnable);
-                    }
-                }
-                continue;
-            }
-            let queued = queued.get_or_insert_with(|| self.queued_ids());
-            match wish {
-                wish if !queued.contains(&target.id) => unfound.push(Request { target, wish }),
-                Wish::Abort => self.requests.borrow_mut().mark(target.id),
-                Wish::Watch(flag) => self.watch(target.id, flag),
-            }
-        }
-        unfound
-    }
-
-    /// Takes a task that waits, by waking it; `None` if it is queued, or has ended.
-    fn take_waiting(&self, target: AbortTarget) -> Option<Runnable> {
-        let waker = self.live.borrow_mut().find(target.address)?;
-        let outer = self.waking.replace(Waking::ToDrop);
-        waker.wake();
-        self.waking.set(outer);
-        let runnable = self.to_drop.borrow_mut().pop_back()?;
-        if runnable.metadata().id() == target.id {
-            return Some(runnable);
-        }
-        // Another task has the address by now.
-        self.run.borrow_mut().push_back(runnable);
-        None
-    }
-
-    /// The ids of all queued tasks.
-    fn queued_ids(&self) -> HashSet<TaskId> {
-        let queues = [&self.run, &self.io, &self.timed, &self.tail];
-        let ids = |queue: &RefCell<VecDeque<Runnable>>| {
-            let queue = queue.borrow();
-            let ids = queue.iter().map(|runnable| runnable.metadata().id());
-            ids.collect::<Vec<_>>()
-        };
-        queues.into_iter().flat_map(ids).collect()
-    }
-
-    /// Notes that a task has ended: a handle may wait for that, or a channel may have been closed under it.
+    /// Notes that a task has ended: a handle may wait for that, or its channel may have been closed.
     pub(crate) fn note_end(&self, end: TaskEnd, origin: LeftKind, waker: &Waker) {
-        if let Some(id) = this_thread::last_task() {
-            self.requests.borrow_mut().ended(id);
-        }
+        self.requests.borrow_mut().ended(waker.data().addr());
         let mut leftovers = self.leftovers.borrow_mut();
-        if end == TaskEnd::Completed && leftovers.completed(origin, waker.data().addr()) {
+        let interrupted = leftovers.take_interrupted(this_thread::last_task());
+        if let (Some(what), TaskEnd::Completed) = (interrupted, end) {
+            leftovers.add(origin.waiting_for(what));
             self.shared.counters.interrupted();
         }
         drop(leftovers);
         self.update_flags();
     }
 
-    /// Notes why a task was cancelled.
+    /// Notes that a task was cancelled, and why.
     pub(crate) fn note_cancelled(&self, reason: CancelReason, origin: LeftKind, waker: &Waker) {
-        self.note_end(TaskEnd::Cancelled, origin.clone(), waker);
+        let address = waker.data().addr();
         match reason {
             CancelReason::Aborted => self.shared.counters.aborted(),
             CancelReason::Unscheduled => self.shared.counters.unscheduled(),
             CancelReason::Ended => {
                 let mut leftovers = self.leftovers.borrow_mut();
-                let what = leftovers.waited(waker.data().addr());
-                leftovers.add(origin.waiting_for(what));
+                let interrupted = leftovers.take_interrupted(this_thread::last_task());
+                let what = interrupted.unwrap_or_else(|| leftovers.waits(address));
+                leftovers.add(origin.clone().waiting_for(what));
             }
-            CancelReason::Refused => {}
+            CancelReason::Refused => return,
         }
+        self.note_end(TaskEnd::Cancelled, origin, waker);
     }
 
     /// Sets the flags that the paths of every task check.
     fn update_flags(&self) {
         let requests = self.requests.borrow();
-        let interrupted = self.leftovers.borrow().has_interrupted();
-        self.noting.set(interrupted || !requests.is_empty());
+        let closed = self.leftovers.borrow().closed;
+        self.noting.set(closed || !requests.is_empty());
         self.special.set(self.measure_time || self.noting.get());
     }
 
@@ -553,12 +508,7 @@ impl Local {
 
     #[cold]
     fn run_special(&self, runnable: Runnable) {
-        let marked = self
-            .requests
-            .borrow_mut()
-            .take_mark(runnable.metadata().id());
-        if marked {
-            self.update_flags();
+        if self.is_to_be_aborted(&runnable) {
             return cancel_task(runnable, CancelReason::Aborted);
         }
         let run = |runnable: Runnable| {
@@ -616,6 +566,22 @@ impl Local {
     /// Takes the wakers of all live tasks out of the table: nothing will be polled any more.
     pub(crate) fn take_live(&self) -> impl Iterator<Item = Waker> + use<> {
         self.live.borrow_mut().take_all()
+    }
+}
+
+impl Drop for Local {
+    /// Cancels what is left if the loop did not come to its end: it was dropped while the thread-locals of its
+    /// thread are destroyed, and no loop can run there any more. Handles resolve all the same.
+    fn drop(&mut self) {
+        if self.shared.is_sealed() {
+            return;
+        }
+        let mut mail = Mail::new();
+        self.take_live().for_each(Waker::wake);
+        self.collect(&mut mail);
+        while let Some(runnable) = self.next_of_any() {
+            cancel_task(runnable, CancelReason::Ended);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Loops by number: a task names its home by 32 bits instead of by a pointer.
 //!
 //! - A number is in use from the creation of its loop until the last reference to the loop is dropped; then
-//!   another loop may get it.
+//!   another loop may get it, if the loop has come to its end. (A loop that is dropped while the thread-locals of
+//!   its thread are destroyed does not: its number is not used again.)
 //! - A number that is used again does no harm. Only a task that has not ended is scheduled, and a loop does
 //!   not end while it has such a task: whatever looks a number up finds the loop that it means.
 //! - A wake on the home thread compares numbers and looks nothing up. A wake from elsewhere takes the lock of
@@ -11,7 +12,7 @@
 
 use std::fmt;
 
-use crate::sync::{Arc, Weak, plain};
+use crate::sync::{Arc, AtomicBool, Ordering, Weak, plain};
 
 /// The first chunk has so many slots.
 const FIRST_CHUNK: u32 = 64;
@@ -50,7 +51,11 @@ impl<T> Numbered<T> {
             numbers.used += 1; // zero is none
             numbers.used
         });
-        Number { number, of: self }
+        Number {
+            number,
+            released: AtomicBool::new(false),
+            of: self,
+        }
     }
 
     /// Finds what has a number, if there is anything.
@@ -71,6 +76,8 @@ impl<T> Numbered<T> {
 /// A number, until it is dropped.
 pub(crate) struct Number<T: 'static> {
     number: u32,
+    /// Nothing names the owner by it any more: it may be used again.
+    released: AtomicBool,
     of: &'static Numbered<T>,
 }
 
@@ -85,13 +92,23 @@ impl<T> Number<T> {
     }
 }
 
+impl<T> Number<T> {
+    /// Lets another owner have the number once this one is dropped.
+    pub(crate) fn release(&self) {
+        // Relaxed: the drop comes later, on whichever thread.
+        self.released.store(true, Ordering::Relaxed);
+    }
+}
+
 impl<T> Drop for Number<T> {
     fn drop(&mut self) {
         // The weak reference is dropped with no lock held: it may be the last one to the memory.
         let slot = self.of.slot(self.number);
         let owner = std::mem::take(&mut *slot.lock());
         drop(owner);
-        self.of.numbers.lock().free.push(self.number);
+        if self.released.load(Ordering::Relaxed) {
+            self.of.numbers.lock().free.push(self.number);
+        }
     }
 }
 
@@ -134,7 +151,11 @@ mod tests {
         numbers[99].assign(&owner);
         assert_eq!(TABLE.find(100).as_deref(), Some(&"owner"));
         assert!(TABLE.find(99).is_none(), "it has no owner");
-        drop(numbers.remove(99));
+        let left = numbers.remove(98);
+        drop(left);
+        let ended = numbers.remove(98);
+        ended.release();
+        drop(ended);
         assert!(TABLE.find(100).is_none());
         assert_eq!((TABLE.reserve().get(), Arc::weak_count(&owner)), (100, 0));
     }

@@ -1,17 +1,17 @@
 //! What handles ask of the tasks of a loop: to end, or to tell when they have ended.
 //!
-//! - A task is *marked* to be aborted while it is queued: the loop cancels it when its turn comes, before it
-//!   is polled. A task that waits is cancelled at once. A mark is removed when its task ends, in whatever way.
-//! - A request from another thread names a task that may have ended since, or that may still be in the inbox.
-//!   The loop looks for it, and looks once more after it has emptied its inbox. A task that it does not find
-//!   then has ended.
-//! - A task is found by its address, among those that wait, or by its id, among those that are queued. The
-//!   id decides: an address is used again.
+//! - A request names its task by address and by id. It is kept by address, since that is what the live table
+//!   and a queued task have in common; the id decides, since an address is used again.
+//! - A task with a request is looked at before it is polled, and again when it ends. A task that waits is woken
+//!   for that. So nothing has to be searched for, wherever the task is: in a queue, in the inbox, in the live
+//!   table, or on its way there on another thread.
+//! - A request whose task had ended before the loop took it is found out when another task is polled or ends at
+//!   that address, or when the loop comes to rest: a task that is neither queued nor live has ended.
 //! - Nothing here is touched while no handle asks for anything.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use crate::sync::{Arc, AtomicU8, Ordering};
+use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::task_id::{AbortTarget, TaskId};
 
 /// What a handle asks of a task.
@@ -29,106 +29,90 @@ pub(crate) enum Wish {
     Watch(Arc<EndFlag>),
 }
 
+impl Wish {
+    /// Tells a handle that its task has ended.
+    pub(crate) fn ended(self) {
+        if let Wish::Watch(flag) = self {
+            flag.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether nothing depends on it any more: the abort handle was dropped.
+    fn is_obsolete(&self) -> bool {
+        matches!(self, Wish::Watch(flag) if Arc::strong_count(flag) == 1)
+    }
+}
+
 /// Whether a task has ended, as an abort handle knows it.
 #[derive(Debug, Default)]
-pub(crate) struct EndFlag(AtomicU8);
-
-const WATCHED: u8 = 1;
-const ENDED: u8 = 2;
+pub(crate) struct EndFlag(AtomicBool);
 
 impl EndFlag {
-    /// Records that the loop knows of the flag: from here on it is exact.
-    fn set_watched(&self) {
-        self.0.fetch_or(WATCHED, Ordering::Release);
-    }
-
-    pub(crate) fn is_watched(&self) -> bool {
-        self.0.load(Ordering::Acquire) & WATCHED != 0
-    }
-
-    pub(crate) fn set_ended(&self) {
-        self.0.fetch_or(ENDED, Ordering::Release);
-    }
-
     pub(crate) fn has_ended(&self) -> bool {
-        self.0.load(Ordering::Acquire) & ENDED != 0
+        self.0.load(Ordering::Acquire)
     }
 }
 
 /// The requests that a loop has taken; loop thread only.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    marked: HashSet<TaskId>,
-    watched: HashMap<TaskId, Vec<Arc<EndFlag>>>,
-    /// Requests whose task was not found, to be looked at again when the inbox is empty.
-    unfound: Vec<Request>,
+    by_address: HashMap<usize, Vec<(TaskId, Wish)>>,
 }
 
 impl Requests {
-    /// Marks a task that is queued.
-    pub(crate) fn mark(&mut self, id: TaskId) {
-        self.marked.insert(id);
+    pub(crate) fn add(&mut self, Request { target, wish }: Request) {
+        let wishes = self.by_address.entry(target.address).or_default();
+        wishes.retain(|(_, wish)| !wish.is_obsolete());
+        wishes.push((target.id, wish));
     }
 
-    /// Whether a task was marked; it no longer is.
-    pub(crate) fn take_mark(&mut self, id: TaskId) -> bool {
-        self.marked.remove(&id)
-    }
-
-    /// Has the end of a task told to a handle.
-    pub(crate) fn watch(&mut self, id: TaskId, flag: Arc<EndFlag>) {
-        flag.set_watched();
-        self.watched.entry(id).or_default().push(flag);
-    }
-
-    /// Whether there is something to do when a task ends.
     pub(crate) fn is_empty(&self) -> bool {
-        self.marked.is_empty() && self.watched.is_empty()
+        self.by_address.is_empty()
     }
 
-    /// Records that a task has ended.
-    pub(crate) fn ended(&mut self, id: TaskId) {
-        self.marked.remove(&id);
-        for flag in self.watched.remove(&id).into_iter().flatten() {
-            flag.set_ended();
-        }
-    }
-
-    /// Keeps a request whose task was not found.
-    pub(crate) fn defer(&mut self, request: Request) {
-        self.unfound.push(request);
-    }
-
-    pub(crate) fn has_unfound(&self) -> bool {
-        !self.unfound.is_empty()
-    }
-
-    pub(crate) fn take_unfound(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.unfound)
-    }
-}
-
-impl Request {
-    /// Drops a request whose task has ended.
-    pub(crate) fn ended(self) {
-        match self.wish {
-            Wish::Abort => {}
-            Wish::Watch(flag) => {
-                flag.set_watched();
-                flag.set_ended();
+    /// Looks at a task that is about to be polled; returns whether it is to be aborted. Requests for an
+    /// earlier task at its address are over.
+    pub(crate) fn look(&mut self, task: AbortTarget) -> bool {
+        let Some(wishes) = self.by_address.get_mut(&task.address) else {
+            return false;
+        };
+        let mut abort = false;
+        for (id, wish) in std::mem::take(wishes) {
+            match wish {
+                wish if id != task.id => wish.ended(),
+                Wish::Abort => abort = true,
+                watch @ Wish::Watch(_) => wishes.push((id, watch)),
             }
         }
+        if wishes.is_empty() {
+            self.by_address.remove(&task.address);
+        }
+        abort
+    }
+
+    /// Records that the task at an address has ended.
+    pub(crate) fn ended(&mut self, address: usize) {
+        let wishes = self.by_address.remove(&address);
+        for (_, wish) in wishes.into_iter().flatten() {
+            wish.ended();
+        }
+    }
+
+    /// Ends the requests of tasks that do not live; while no task is queued.
+    pub(crate) fn retain(&mut self, lives: impl Fn(usize) -> bool) {
+        self.by_address.retain(|&address, wishes| {
+            let lives = lives(address);
+            if !lives {
+                wishes.drain(..).for_each(|(_, wish)| wish.ended());
+            }
+            lives
+        });
     }
 }
 
 impl Drop for Requests {
     fn drop(&mut self) {
         // The loop has ended, and every task with it.
-        for request in self.take_unfound() {
-            request.ended();
-        }
-        for flag in self.watched.drain().flat_map(|(_, flags)| flags) {
-            flag.set_ended();
-        }
+        self.retain(|_| false);
     }
 }

@@ -181,6 +181,7 @@ impl Runner {
         }
         self.step = pace.step();
         self.local.publish();
+        self.local.settle_requests();
         let mut deadline = self.local.timers.next_deadline();
         if self.local.shared.state().is_shutting_down() {
             match self.shut_down(now) {
@@ -207,6 +208,9 @@ impl Runner {
             mode.note_busy(&self.local.shared);
         }
         self.local.collect(&mut self.mail);
+        if lifecycle::has_requests(self.local.shared.inbox.shown()) {
+            self.local.take_requests();
+        }
     }
 
     /// The pace of this turn.

@@ -10,6 +10,7 @@ use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 use std::io;
+use std::ptr;
 
 use mio::Token;
 
@@ -30,8 +31,8 @@ use crate::reactor::source::Source;
 use crate::reactor::table::Table;
 use crate::reactor::{self, Driver};
 use crate::report::LoopReport;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, fence, thread};
-use crate::task_id::TaskId;
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, fence, plain, thread};
+use crate::task_id::{AbortTarget, TaskId};
 use crate::termination::{Termination, ThreadSlot};
 use crate::time::queue;
 use crate::time::timers::{Away, TimerHome};
@@ -79,11 +80,30 @@ impl TaskMeta {
         TaskId::from_halves(self.id).expect("a task has an id")
     }
 
+    /// What a loop needs to find the task.
+    pub(crate) fn target(&self) -> AbortTarget {
+        AbortTarget {
+            id: self.id(),
+            address: ptr::from_ref(self).addr() - meta_offset(),
+        }
+    }
+
     /// The id, as it is copied with every poll.
     #[inline]
     pub(crate) fn id_halves(&self) -> [u32; 2] {
         self.id
     }
+}
+
+/// The distance between a task's address, which its wakers have, and its metadata: the same for all tasks.
+fn meta_offset() -> usize {
+    static OFFSET: plain::OnceLock<usize> = plain::OnceLock::new();
+    *OFFSET.get_or_init(|| {
+        let builder = async_task::Builder::new().metadata(TaskMeta::of_no_loop());
+        let (runnable, task) = builder.spawn(|_| async {}, drop);
+        task.detach();
+        ptr::from_ref(runnable.metadata()).addr() - runnable.waker().data().addr()
+    })
 }
 
 /// What a loop takes out of its inbox.
@@ -256,7 +276,7 @@ impl Shared {
         let mut guard = self.inbox.lock();
         if !guard.gate().takes_wakes() {
             drop(guard);
-            return request.ended();
+            return request.wish.ended();
         }
         guard.edit(|life| life.requests.push(request));
         let ring = guard.nudge();

@@ -295,6 +295,7 @@ pub(crate) fn take_down(
     // Channels close while tasks can still run: tasks that wait for one get an error, once.
     local.close_channels_at_end();
     local.collect(mail);
+    local.take_requests();
     if !matches!(cause, EndCause::Timeout | EndCause::Now | EndCause::Failed) {
         // Tasks that were accepted or woken between the last check and the close get one poll. They are
         // taken out first: otherwise a task that wakes itself would run instead of one in a later lane.

@@ -223,7 +223,7 @@ impl<T: AsFd> Registered<T> {
         let mut ready = [None; 2];
         for (ready, look) in ready.iter_mut().zip(looks) {
             *ready = match look {
-                Some((_, Readiness::Shut)) => return Err(shut()),
+                Some((direction, Readiness::Shut)) => return Err(shut(Some(direction))),
                 Some((_, Readiness::Expired)) => return Err(expired()),
                 Some((direction, Readiness::Ready(tick))) => Some((direction, tick)),
                 Some((direction, Readiness::Ended)) => Some((direction, Tick::END)),
@@ -369,7 +369,7 @@ impl<T: AsFd> Registered<T> {
         let ready = source.and_then(|mut source| {
             let mut look = source.readiness(direction);
             if look == Readiness::Shut {
-                source = self.watched.move_on(self.as_raw_fd())?;
+                source = self.watched.move_on(self.as_raw_fd(), direction)?;
                 look = source.readiness(direction);
             }
             if look == Readiness::NotReady {
@@ -381,7 +381,7 @@ impl<T: AsFd> Registered<T> {
                 Readiness::Ready(tick) => Ok(Some((source, tick))),
                 Readiness::Ended => Ok(Some((source, Tick::END))),
                 Readiness::Expired => Err(expired()),
-                Readiness::Shut => Err(shut()),
+                Readiness::Shut => Err(shut(Some(direction))),
                 Readiness::NotReady => Ok(None),
             }
         });

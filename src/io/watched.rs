@@ -13,6 +13,8 @@ use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::shared::{Registration, Shared, Watched};
 use crate::group::entered::entered_group;
+use crate::left_tasks::WaitsFor;
+use crate::reactor::direction::Direction;
 use crate::reactor::source::Source;
 use crate::sync::{Arc, Ordering};
 
@@ -40,9 +42,13 @@ impl Watched {
 
     /// Registers a descriptor whose loop has ended with the loop of this thread, if that is another one.
     #[cold]
-    pub(crate) fn move_on(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
+    pub(crate) fn move_on(
+        self: &Arc<Watched>,
+        fd: RawFd,
+        direction: Direction,
+    ) -> io::Result<&Source> {
         let Ok(home) = home() else {
-            return Err(shut());
+            return Err(shut(Some(direction)));
         };
         home.ensure_started().map_err(not_started)?;
         let mut registration = self.registration.lock();
@@ -55,7 +61,7 @@ impl Watched {
         if !(old_home_closed && is_other_loop) {
             // Another thread has moved it meanwhile, or this thread's loop is the one that has ended.
             return match self.source.is_shut() {
-                true => Err(shut()),
+                true => Err(shut(Some(direction))),
                 false => Ok(&self.source),
             };
         }
@@ -117,7 +123,7 @@ impl Watched {
         };
         let token = table
             .register(fd, self)
-            .ok_or_else(shut)?
+            .ok_or_else(|| shut(None))?
             .map_err(unwatchable)?;
         let home = Arc::clone(home);
         *registration = Some(Registration { home, token });
@@ -164,8 +170,10 @@ pub(crate) fn no_loop() -> io::Error {
     )
 }
 
+/// The error of an operation on a channel that its loop has closed, in a direction if that is known.
 #[cold]
-pub(crate) fn shut() -> io::Error {
+pub(crate) fn shut(direction: Option<Direction>) -> io::Error {
+    context::with_local(|local| local.note_interrupted(direction.map(WaitsFor::of)));
     io::Error::new(
         io::ErrorKind::BrokenPipe,
         "the event loop of this socket is shutting down or has ended",

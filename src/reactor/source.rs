@@ -251,19 +251,6 @@ impl Source {
         self.set(bits, woken);
     }
 
-    /// Calls `visit` with the direction and the waker of every waiter.
-    pub(crate) fn for_each_waiter(&self, mut visit: impl FnMut(Direction, &Waker)) {
-        let mut waiters = self.waiters.lock();
-        for direction in [Direction::Read, Direction::Write] {
-            if let Some(waker) = waiters.poll_waker(direction) {
-                visit(direction, waker);
-            }
-        }
-        if let Some(futures) = &waiters.futures {
-            futures.for_each(visit);
-        }
-    }
-
     /// Records that the loop has ended; adds the wakers of all waiters to `woken`.
     pub(crate) fn shut(&self, woken: &mut Vec<Waker>) {
         self.set(SHUT | EVENTS, woken);

@@ -187,14 +187,6 @@ impl<W: Borrow<Source>> Table<W> {
         inner.registry = Some(registry);
     }
 
-    /// Calls `visit` with every source.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(&Source)) {
-        let inner = self.inner.lock();
-        for (_, slot) in &inner.slots {
-            visit(slot.source());
-        }
-    }
-
     /// Shuts every source and refuses new ones; returns how many there were.
     pub(crate) fn close(&self, woken: &mut Vec<Waker>) -> usize {
         let mut inner = self.inner.lock();

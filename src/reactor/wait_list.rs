@@ -161,15 +161,6 @@ impl WaitList {
         }
     }
 
-    /// Calls `visit` with the direction and the waker of every future that waits.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(Direction, &Waker)) {
-        for (_, entry) in &self.entries {
-            if let Some(waker) = &entry.waker {
-                visit(entry.direction, waker);
-            }
-        }
-    }
-
     /// Unlinks the first entry of a queue; the entry itself stays.
     fn pop(&mut self, direction: Direction, intent: Intent, state: EntryState) -> Option<Waker> {
         let head = self.fifos[fifo_index(direction, intent)].head;

@@ -6,25 +6,15 @@
 //! - A job of a blocking group is asked when a thread takes it out of the queue, and not once it runs.
 
 use std::fmt;
-use std::ptr;
 
 use crate::event_loop::context;
 use crate::event_loop::local::Local;
 use crate::event_loop::requests::{EndFlag, Request, Wish};
 use crate::event_loop::shared::{LOOPS, Shared, TaskMeta};
-use crate::sync::{Arc, AtomicBool, Ordering, Weak, plain};
+use crate::sync::{Arc, AtomicBool, Ordering, Weak};
 use crate::task_id::{AbortTarget, TaskId};
-use crate::this_thread;
 
 impl TaskMeta {
-    /// What a loop needs to find the task.
-    pub(crate) fn target(&self) -> AbortTarget {
-        AbortTarget {
-            id: self.id(),
-            address: ptr::from_ref(self).addr() - meta_offset(),
-        }
-    }
-
     /// Aborts the task, which had not ended a moment ago.
     pub(crate) fn abort(&self) {
         let Some(home) = LOOPS.find(self.home()) else {
@@ -46,17 +36,6 @@ fn abort_at_home(target: AbortTarget) {
     if let Some(local) = context::current() {
         local.abort(target);
     }
-}
-
-/// The distance between a task's address, which its wakers have, and its metadata: the same for all tasks.
-fn meta_offset() -> usize {
-    static OFFSET: plain::OnceLock<usize> = plain::OnceLock::new();
-    *OFFSET.get_or_init(|| {
-        let builder = async_task::Builder::new().metadata(TaskMeta::of_no_loop());
-        let (runnable, task) = builder.spawn(|_| async {}, drop);
-        task.detach();
-        ptr::from_ref(runnable.metadata()).addr() - runnable.waker().data().addr()
-    })
 }
 
 /// What the handle of a job shares with the job.
@@ -133,10 +112,8 @@ impl AbortHandle {
             return AbortHandle::of_ended(meta.id());
         };
         let (target, flag) = (meta.target(), Arc::<EndFlag>::default());
-        let watch = |local: &Local| local.watch(target.id, Arc::clone(&flag));
-        // The end of a task that is being polled, which may be its own, is found out afterwards.
-        let is_own = this_thread::task() == Some(target.id);
-        if is_own || context::with_home(&home, watch).is_none() {
+        let watch = |local: &Local| local.watch(target, Arc::clone(&flag));
+        if context::with_home(&home, watch).is_none() {
             let wish = Wish::Watch(Arc::clone(&flag));
             home.post_request(Request { target, wish });
         }
@@ -164,11 +141,11 @@ impl AbortHandle {
                     Some(home) if !flag.has_ended() => home,
                     _ => return,
                 };
-                // Until the loop knows the flag, the task may have ended without a word.
-                if flag.is_watched() && context::with_home(&home, |_| ()).is_some() {
-                    return abort_at_home(*target);
+                let target = *target;
+                if context::with_home(&home, |_| ()).is_some() {
+                    return abort_at_home(target);
                 }
-                let (target, wish) = (*target, Wish::Abort);
+                let wish = Wish::Abort;
                 home.post_request(Request { target, wish });
             }
             AbortRepr::Job(control) => control.abort(),

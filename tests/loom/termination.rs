@@ -27,6 +27,7 @@ fn end(termination: &Termination, index: usize) {
             ..Figures::default()
         },
         rejected: Arc::default(),
+        left: Arc::default(),
     };
     termination.child_done(index, report);
 }

@@ -11,7 +11,7 @@ use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
 use loopgroup::time::sleep;
 use loopgroup::{CloseChannels, EndCause, EventLoopGroup, WaitsFor, block_on};
 
-use crate::util::{HOUR, LONG, eventually, flush, ms, one_loop, secs, within};
+use crate::util::{Door, HOUR, LONG, eventually, flush, ms, one_loop, secs, within};
 
 /// Connects `count` clients to a listener of `group` and starts a task for each, which reads until it fails.
 fn idle_readers(group: &EventLoopGroup, count: usize) -> Vec<StdStream> {
@@ -215,5 +215,78 @@ fn places_are_summed_over_loops_and_the_largest_comes_first() {
             .map(|left| left.count())
             .sum();
         assert_eq!(of_loops, 7);
+    });
+}
+
+#[test]
+fn a_heartbeat_is_no_stain_however_soon_the_end_comes() {
+    within(|| {
+        for now in [true, false] {
+            let (group, ev) = one_loop();
+            drop(ev.schedule_at_fixed_rate(HOUR, HOUR, || ()).unwrap());
+            flush(&ev);
+            let end = if now {
+                group.shutdown_now()
+            } else {
+                group.drain(Duration::ZERO)
+            };
+            let report = end.wait();
+            assert_eq!(
+                (report.cancelled(), report.unscheduled()),
+                (1, 1),
+                "{report}"
+            );
+            assert!(report.is_clean());
+        }
+    });
+}
+
+#[test]
+fn a_task_is_interrupted_if_an_operation_fails_and_only_then() {
+    within(|| {
+        let immediately = || {
+            let builder = EventLoopGroup::builder().loops(1);
+            let builder = builder.close_channels(CloseChannels::Immediately);
+            builder.build().unwrap()
+        };
+        // It waits through a combinator with wakers of its own.
+        let group = immediately();
+        let accepting = group.spawn(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let accepts = std::iter::once(async { listener.accept().await.map(drop) });
+            let mut accepts: FuturesUnordered<_> = accepts.collect();
+            accepts.next().await.unwrap().is_err()
+        });
+        flush(group.next());
+        eventually("it is registered", || {
+            group.next().registered_channels() == 1
+        });
+        let report = group.drain(LONG).wait();
+        assert!(block_on(accepting).unwrap());
+        assert!(!report.is_clean() && report.interrupted() == 1, "{report}");
+        // It has given up waiting, and works on.
+        let group = immediately();
+        let (begun, release) = (Door::new(), Door::new());
+        let working = group.spawn({
+            let (begun, opened) = (begun.clone(), release.opened());
+            async move {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let address = listener.local_addr().unwrap();
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let mut buf = [0; 1];
+                let read = loopgroup::time::timeout(ms(1), stream.read(&mut buf));
+                assert!(read.await.is_err());
+                begun.open();
+                opened.await;
+            }
+        });
+        begun.pass();
+        let end = group.drain(LONG);
+        flush(group.next());
+        release.open();
+        let report = end.wait();
+        block_on(working).unwrap();
+        assert_eq!((report.channels_closed(), report.interrupted()), (1, 0));
+        assert!(report.is_clean(), "{report}");
     });
 }

@@ -1,21 +1,22 @@
 //! Handles of tasks: aborting by reference and from afar, ids, names, sets of tasks.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use loopgroup::blocking::{BlockingGroup, unblock};
 use loopgroup::testing::TestLoop;
 use loopgroup::time::sleep;
 use loopgroup::{
-    AbortHandle, EventLoopGroup, JoinHandle, JoinSet, RejectReason, TaskId, block_on, spawn_local,
-    task_id, yield_now,
+    AbortHandle, EventLoopGroup, JoinHandle, JoinSet, ManualLoop, RejectReason, TaskId, block_on,
+    spawn_local, task_id, yield_now,
 };
 
 use crate::util::{
@@ -636,4 +637,210 @@ fn a_test_loop_aborts_in_its_next_turn() {
     assert!(!abort.is_finished());
     test.run_until_stalled();
     assert!(abort.is_finished() && task.is_finished());
+}
+
+#[test]
+fn aborts_that_come_together_do_not_hide_each_other() {
+    // A task in the inbox, and one that waits and is watched in the same batch.
+    let mut test = TestLoop::new();
+    let waiting = test.spawn(pending::<()>());
+    test.run_until_stalled();
+    let fresh = test.spawn(pending::<()>());
+    fresh.abort();
+    waiting.abort_handle().abort();
+    test.run_until_stalled();
+    assert!(fresh.is_finished() && waiting.is_finished());
+    // The destructor of one wakes the other, which is to be aborted next.
+    let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let woken = test.spawn({
+        let slot = Arc::clone(&slot);
+        poll_fn(move |cx| {
+            *slot.lock().unwrap() = Some(cx.waker().clone());
+            Poll::<()>::Pending
+        })
+    });
+    let waking = test.spawn({
+        let guard = OnDrop::new(move || {
+            slot.lock()
+                .unwrap()
+                .take()
+                .into_iter()
+                .for_each(Waker::wake)
+        });
+        async move {
+            let _guard = guard;
+            pending::<()>().await;
+        }
+    });
+    test.run_until_stalled();
+    let fresh = test.spawn(pending::<()>());
+    let tasks = [fresh, waking, woken];
+    tasks.iter().for_each(JoinHandle::abort);
+    test.run_until_stalled();
+    assert!(tasks.iter().all(JoinHandle::is_finished));
+    assert_eq!(test.metrics().cancelled(), 5);
+}
+
+#[test]
+fn a_set_that_is_dropped_away_from_a_sleeping_loop_ends_every_task() {
+    within(|| {
+        for _ in 0..200 {
+            let (group, ev) = one_loop();
+            let waiting = ev.spawn(pending::<()>());
+            flush(&ev);
+            let mut set = JoinSet::new();
+            set.insert(ev.spawn(pending::<()>()));
+            set.insert(waiting);
+            drop(set);
+            eventually("both are cancelled", || {
+                group.metrics().loops()[0].cancelled() == 2
+            });
+        }
+    });
+}
+
+#[test]
+fn an_abort_that_races_with_wakes_from_other_threads_is_not_lost() {
+    within(|| {
+        let (_group, ev) = one_loop();
+        let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let over = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..3)
+            .map(|n| {
+                let (slot, over, ev) = (Arc::clone(&slot), Arc::clone(&over), ev.clone());
+                thread::spawn(move || {
+                    while over.load(Ordering::SeqCst) == 0 {
+                        let waker = slot.lock().unwrap().clone();
+                        waker.into_iter().for_each(Waker::wake);
+                        if n == 0 {
+                            ev.execute(|| ()).unwrap(); // other mail
+                        }
+                        thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..1_000 {
+            let slot = Arc::clone(&slot);
+            let task = ev.spawn(poll_fn(move |cx| {
+                *slot.lock().unwrap() = Some(cx.waker().clone());
+                Poll::<()>::Pending
+            }));
+            thread::yield_now();
+            task.abort();
+            assert!(block_on(task).unwrap_err().is_cancelled());
+        }
+        over.store(1, Ordering::SeqCst);
+        threads.into_iter().for_each(|one| one.join().unwrap());
+    });
+}
+
+thread_local! {
+    static LAST: RefCell<Option<ManualLoop>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn handles_resolve_even_if_a_loop_is_dropped_with_its_thread() {
+    within(|| {
+        let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let polled: Arc<Mutex<Vec<thread::ThreadId>>> = Arc::default();
+        let home = thread::spawn({
+            let (slot, polled) = (Arc::clone(&slot), Arc::clone(&polled));
+            move || {
+                LAST.with(|last| {
+                    let mut manual = ManualLoop::new().unwrap();
+                    let waiting = manual.event_loop().spawn(poll_fn(move |cx| {
+                        *slot.lock().unwrap() = Some(cx.waker().clone());
+                        polled.lock().unwrap().push(thread::current().id());
+                        Poll::<()>::Pending
+                    }));
+                    manual.turn(Some(Duration::ZERO)).unwrap();
+                    let queued = manual.spawn_local(async {});
+                    *last.borrow_mut() = Some(manual);
+                    (thread::current().id(), waiting, queued)
+                })
+            }
+        });
+        let (home, waiting, queued) = home.join().unwrap();
+        assert!(block_on(queued).is_err());
+        assert!(block_on(waiting).is_err());
+        // A waker that was kept does not reach a loop that was made since.
+        let group = group(8);
+        group.loops().iter().for_each(flush);
+        slot.lock().unwrap().take().unwrap().wake();
+        group.loops().iter().for_each(flush);
+        assert_eq!(*polled.lock().unwrap(), [home]);
+        assert_eq!(group.drain(LONG).wait().completed(), 16);
+    });
+}
+
+#[test]
+fn a_loop_driven_by_hand_serves_aborts_before_the_next_task() {
+    let mut test = TestLoop::new();
+    let log = Log::new();
+    let task = test.spawn(Probe::new(&log, async {}));
+    task.abort();
+    while test.run_one() {}
+    assert_eq!((log.polls(), log.drops()), (0, 1));
+    let watched = test.spawn(async {}).abort_handle();
+    while test.run_one() {}
+    test.run_until_stalled();
+    assert!(watched.is_finished());
+
+    let group = group(1);
+    let mut manual = ManualLoop::claim(&group, 0).unwrap();
+    let task = group.spawn(pending::<()>());
+    manual.turn(Some(Duration::ZERO)).unwrap();
+    let id = manual.block_on(async {
+        spawn_local(async {}).await.unwrap();
+        task_id()
+    });
+    assert_eq!(id.unwrap(), None, "the main future is no task");
+    task.abort();
+    drop(manual);
+    let report = group.shutdown_now().wait();
+    assert_eq!((report.cancelled(), report.aborted()), (1, 1));
+    assert!(report.is_clean(), "{report}");
+}
+
+#[test]
+fn a_job_that_is_aborted_before_its_group_ends_was_aborted() {
+    within(|| {
+        let pool = BlockingGroup::new(1).unwrap();
+        let (inside, finish) = (Door::new(), Door::new());
+        let running = pool.spawn({
+            let (inside, finish) = (inside.clone(), finish.clone());
+            move || {
+                inside.open();
+                finish.pass();
+            }
+        });
+        inside.pass();
+        let queued = pool.spawn(|| ());
+        queued.abort();
+        let end = pool.shutdown_now();
+        finish.open();
+        let report = end.wait();
+        assert_eq!((report.cancelled(), report.aborted()), (1, 1), "{report}");
+        block_on(running).unwrap();
+    });
+}
+
+#[test]
+fn a_task_that_a_refused_one_aborts_in_its_first_poll_ends() {
+    let ended = group(1);
+    ended.shutdown_now().wait();
+    let mut test = TestLoop::new();
+    let slot: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
+    let task = test.spawn({
+        let slot = Arc::clone(&slot);
+        async move {
+            let guard = OnDrop::new(move || slot.lock().unwrap().as_ref().unwrap().abort());
+            drop(ended.spawn(async move { drop(guard) })); // refused, and dropped here
+            pending::<()>().await;
+        }
+    });
+    *slot.lock().unwrap() = Some(task);
+    test.run_until_stalled();
+    assert!(slot.lock().unwrap().as_ref().unwrap().is_finished());
 }
