@@ -14,7 +14,7 @@
 //! | [Channels and locks](channels) | those of other crates between loops, and what they cost |
 //! | [Other crates](other_crates) | hyper, axum, TLS, WebSockets, and crates that need tokio's runtime |
 //! | [Testing](testing) | virtual time, and reproducible orders of events |
-//! | [Running it](running_it) | `main`, threads, pinning, metrics, logs, limits |
+//! | [Running it](running_it) | `main`, threads, pinning, signals, metrics, names, logs, limits |
 //! | [From Netty](from_netty) | names, code side by side, differences |
 //! | [From tokio](from_tokio) | names, code side by side, differences |
 //! | [When not to use it](when_not_to_use_it) | what other runtimes do better |
@@ -74,6 +74,7 @@ page!(
     "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), \
      [`JoinHandle`](crate::JoinHandle), [`run`](crate::run()), [`block_on`](crate::block_on()), \
      [`spawn`](crate::spawn), [`spawn_local`](crate::spawn_local), [`LoopBound`](crate::LoopBound), \
+     [`PerLoop`](crate::PerLoop), [`AbortHandle`](crate::AbortHandle), [`TaskId`](crate::TaskId), \
      [`Builder::io_ratio`](crate::Builder::io_ratio)"
 );
 page!(
@@ -81,9 +82,8 @@ page!(
     "first_server.md",
     "From `cargo new` to a chat with idle timeouts and a clean shutdown.",
     "[`Server`](crate::net::Server), [`ServerHandle`](crate::net::ServerHandle), \
-     [`TcpStream`](crate::net::TcpStream), [`EventLoop::bind`](crate::EventLoop::bind), \
-     [`shutdown_requested`](crate::shutdown_requested), \
-     [`EventLoopGroup::drain`](crate::EventLoopGroup::drain)"
+     [`Server::serve_with`](crate::net::Server::serve_with), [`TcpStream`](crate::net::TcpStream), \
+     [`EventLoop::bind`](crate::EventLoop::bind), [`EventLoopGroup::drain`](crate::EventLoopGroup::drain)"
 );
 page!(
     topologies,
@@ -93,8 +93,8 @@ page!(
      [`Builder::without_io`](crate::Builder::without_io), [`blocking`](crate::blocking), \
      [`PreferCurrent`](crate::PreferCurrent), [`LeastLoaded`](crate::LeastLoaded), \
      [`EventLoopGroup::loop_for`](crate::EventLoopGroup::loop_for), \
-     [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), \
-     [`WaitStrategy`](crate::WaitStrategy)"
+     [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), [`PerLoop`](crate::PerLoop), \
+     [`WaitStrategy`](crate::WaitStrategy), [`ManualLoop`](crate::ManualLoop)"
 );
 page!(
     sockets,
@@ -102,7 +102,9 @@ page!(
     "Everything that a socket can do, and the rules.",
     "[`net`](crate::net), [`TcpListener`](crate::net::TcpListener), [`TcpStream`](crate::net::TcpStream), \
      [`UnixStream`](crate::net::UnixStream), [`UdpSocket`](crate::net::UdpSocket), \
-     [`UnixDatagram`](crate::net::UnixDatagram), [`Registered`](crate::io::Registered)"
+     [`UnixDatagram`](crate::net::UnixDatagram), [`TcpSocket`](crate::net::TcpSocket), \
+     [`ConnectError`](crate::net::ConnectError), [`pipe`](crate::net::pipe), \
+     [`copy_bidirectional`](crate::io::copy_bidirectional), [`Registered`](crate::io::Registered)"
 );
 page!(
     settings,
@@ -119,17 +121,21 @@ page!(
     "Graceful, drain, now: the order of events, the report, and recipes.",
     "[`EventLoopGroup::drain`](crate::EventLoopGroup::drain), \
      [`shutdown_gracefully_with`](crate::EventLoopGroup::shutdown_gracefully_with), \
-     [`shutdown_now`](crate::EventLoopGroup::shutdown_now), [`TerminationFuture`](crate::TerminationFuture), \
-     [`TerminationReport`](crate::TerminationReport), [`LoopReport`](crate::LoopReport), \
-     [`EndCause`](crate::EndCause), [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
+     [`shutdown_now`](crate::EventLoopGroup::shutdown_now), \
+     [`TerminationFuture`](crate::TerminationFuture), [`TerminationReport`](crate::TerminationReport), \
+     [`LoopReport`](crate::LoopReport), [`LeftTasks`](crate::LeftTasks), \
+     [`ServerHandle::drain`](crate::net::ServerHandle::drain), \
+     [`Server::from_stdin`](crate::net::Server::from_stdin), [`EndCause`](crate::EndCause), \
+     [`add_shutdown_hook`](crate::EventLoop::add_shutdown_hook), \
      [`shutdown_requested`](crate::shutdown_requested), [`CloseChannels`](crate::CloseChannels)"
 );
 page!(
     cancel_safety,
     "cancel_safety.md",
     "What dropping, aborting and cancelling do, for every async function.",
-    "[`JoinHandle`](crate::JoinHandle), [`Scheduled`](crate::Scheduled), [`time`](crate::time), \
-     [`net`](crate::net), [`Registered`](crate::io::Registered)"
+    "[`JoinHandle`](crate::JoinHandle), [`AbortHandle`](crate::AbortHandle), [`JoinSet`](crate::JoinSet), \
+     [`Scheduled`](crate::Scheduled), [`time`](crate::time), [`net`](crate::net), \
+     [`Registered`](crate::io::Registered)"
 );
 page!(
     channels,
@@ -151,33 +157,36 @@ page!(
     "testing.md",
     "Virtual time, and reproducible orders of events.",
     "[`TestLoop`](crate::testing::TestLoop), [`TestGroup`](crate::testing::TestGroup), \
-     [`time::now`](crate::time::now), [`UnixStream::pair`](crate::net::UnixStream::pair)"
+     [`time::now`](crate::time::now), [`scope`](crate::scope), [`duplex`](crate::io::duplex), \
+     [`UnixStream::pair`](crate::net::UnixStream::pair)"
 );
 page!(
     running_it,
     "running_it.md",
-    "`main`, threads, pinning, metrics, logs and limits.",
+    "`main`, threads, pinning, signals, metrics, names, logs and limits.",
     "[`run`](crate::run()), [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on), \
-     [`Builder`](crate::Builder), [`LoopThread`](crate::LoopThread), [`GroupMetrics`](crate::GroupMetrics), \
-     [`LoopMetrics`](crate::LoopMetrics), [`TaskPanic`](crate::TaskPanic)"
+     [`Builder`](crate::Builder), [`LoopThread`](crate::LoopThread), \
+     [`GroupMetrics`](crate::GroupMetrics), [`LoopMetrics`](crate::LoopMetrics), \
+     [`TaskBuilder`](crate::TaskBuilder), [`task_id`](crate::task_id), [`TaskPanic`](crate::TaskPanic)"
 );
 page!(
     from_netty,
     "from_netty.md",
     "For users of Netty: names, code side by side, differences.",
     "[`EventLoopGroup`](crate::EventLoopGroup), [`EventLoop`](crate::EventLoop), \
-     [`Builder`](crate::Builder), [`Chooser`](crate::Chooser), \
-     [`RejectPolicy`](crate::RejectPolicy), [`Server`](crate::net::Server), \
-     [`BlockingGroup`](crate::blocking::BlockingGroup), [`TestLoop`](crate::testing::TestLoop)"
+     [`Builder`](crate::Builder), [`Chooser`](crate::Chooser), [`RejectPolicy`](crate::RejectPolicy), \
+     [`Server`](crate::net::Server), [`BlockingGroup`](crate::blocking::BlockingGroup), \
+     [`ManualLoop`](crate::ManualLoop), [`Repeat`](crate::Repeat), [`TestLoop`](crate::testing::TestLoop)"
 );
 page!(
     from_tokio,
     "from_tokio.md",
     "For users of tokio: names, code side by side, differences.",
     "[`run`](crate::run()), [`spawn`](crate::spawn), [`spawn_local`](crate::spawn_local), \
-     [`EventLoopGroup::spawn_with`](crate::EventLoopGroup::spawn_with), [`JoinHandle`](crate::JoinHandle), \
-     [`JoinError`](crate::JoinError), [`unblock`](crate::blocking::unblock), [`time`](crate::time), \
-     [`net`](crate::net), [`TestLoop`](crate::testing::TestLoop)"
+     [`EventLoopGroup::spawn_with`](crate::EventLoopGroup::spawn_with), \
+     [`JoinHandle`](crate::JoinHandle), [`JoinError`](crate::JoinError), [`JoinSet`](crate::JoinSet), \
+     [`unblock`](crate::blocking::unblock), [`time`](crate::time), [`net`](crate::net), \
+     [`TestLoop`](crate::testing::TestLoop)"
 );
 page!(
     when_not_to_use_it,

@@ -47,30 +47,36 @@
 //!
 //! # A first server
 //!
-//! One loop accepts; each connection is assigned to the next loop and stays there. The handler may hold
-//! values that are not `Send`. A step-by-step version is in [`guide::first_server`].
+//! One loop accepts; each connection is assigned to the next loop and stays there. The factory passed to
+//! `serve_with` runs once per loop, so the handlers of a loop share values that are not `Send`. A
+//! step-by-step version is in [`guide::first_server`].
 //!
 //! ```no_run
-//! use futures::{future::select, io::copy};
-//! use loopgroup::{EventLoopGroup, net::Server, shutdown_requested, signal};
-//! use std::{rc::Rc, time::Duration};
+//! use loopgroup::{EventLoopGroup, net::Server, signal};
+//! use std::{cell::Cell, io, rc::Rc, time::Duration};
 //!
-//! fn main() -> std::io::Result<()> {
+//! fn main() -> io::Result<()> {
 //!     let group = EventLoopGroup::builder().build()?; // a loop per core
 //!     let server = Server::new("127.0.0.1:7777")?
 //!         .workers(&group)
-//!         .serve(|stream, peer| async move {
-//!             let name: Rc<str> = peer.to_string().into(); // this task never leaves its loop
-//!             // Echoes until the client closes the connection or the server shuts down.
-//!             select(copy(&stream, &mut &stream), shutdown_requested()).await;
-//!             println!("{name} has left");
+//!         .serve_with(|ev| {
+//!             let (index, served) = (ev.index(), Rc::new(Cell::new(0))); // of this loop: no lock
+//!             move |stream, peer| {
+//!                 served.set(served.get() + 1);
+//!                 println!("{peer} is number {} on loop {index}", served.get());
+//!                 async move { futures::io::copy(&stream, &mut &stream).await.map(drop) }
+//!             }
 //!         })?;
 //!     println!("listening on {}", server.local_addr());
+//!
 //!     group.block_on(signal::shutdown())?; // Ctrl-C or SIGTERM; feature "signal"
 //!     println!("{}", group.drain(Duration::from_secs(5)).wait()); // waits for the handlers
 //!     Ok(())
 //! }
 //! ```
+//!
+//! At the shutdown the listener closes, and the reads of open connections end once they have returned what
+//! has arrived. So a handler that reads until the end of its stream returns, and the drain ends at once.
 //!
 //! # Feature flags
 //!
@@ -78,9 +84,10 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `signal` | the module `signal`: Ctrl-C and SIGTERM as futures |
+//! | `signal` | the module `signal`: Ctrl-C, SIGTERM and any other signal as futures and streams |
 //! | `tokio-io` | tokio's `AsyncRead` and `AsyncWrite` on streams: tokio-rustls, h2, tokio-util, ... |
-//! | `hyper` | hyper's traits on streams, executors, a timer: hyper, axum; see [`compat`] |
+//! | `hyper` | HTTP servers, hyper's traits on streams, executors, a timer: hyper, axum; see [`compat`] |
+//! | `hyper-client` | hyper-util's pooled client over the crate's sockets |
 //! | `tracing` | events for loops, panics, rejections, slow polls and the phases of a shutdown |
 //! | `affinity` | `Builder::pin_cores`: a core for each loop (Linux) |
 //! | `peer-cred` | `UnixStream::peer_cred`: the process at the other end (Linux) |
@@ -101,7 +108,7 @@
 //! | [Channels and locks](guide::channels) | those of other crates between loops, and what they cost |
 //! | [Other crates](guide::other_crates) | hyper, axum, TLS, WebSockets, and crates that need tokio's runtime |
 //! | [Testing](guide::testing) | virtual time, and reproducible orders of events |
-//! | [Running it](guide::running_it) | `main`, threads, pinning, metrics, logs, limits |
+//! | [Running it](guide::running_it) | `main`, threads, pinning, signals, metrics, names, logs, limits |
 //! | [From Netty](guide::from_netty), [from tokio](guide::from_tokio) | names, code side by side, differences |
 //! | [When not to use it](guide::when_not_to_use_it) | what other runtimes do better |
 //!
@@ -124,6 +131,8 @@
 //! | create a group | [`EventLoopGroup::new`], [`EventLoopGroup::builder`] |
 //! | spawn on any loop | [`EventLoopGroup::spawn`], [`EventLoopGroup::spawn_with`], [`spawn`] |
 //! | spawn on one loop | [`EventLoopGroup::spawn_on`], [`EventLoop::spawn`], [`spawn_local`] |
+//! | name a task, know its id | [`EventLoopGroup::task`], [`TaskBuilder`], [`task_id`] |
+//! | abort a task, wait for many | [`JoinHandle::abort`], [`AbortHandle`], [`JoinSet`] |
 //! | run a closure on a loop | [`EventLoop::execute`], [`EventLoop::submit`], [`EventLoop::dispatch`] |
 //! | keep a `!Send` value on a loop | [`EventLoop::bind`], [`LoopBound`] |
 //! | keep a `!Send` value on every loop | [`EventLoopGroup::per_loop`], [`PerLoop`] |
@@ -131,14 +140,16 @@
 //! | drive a loop from a GUI, a game or another event loop | [`ManualLoop`] |
 //! | run a future with a group, and drain it | [`scope`], [`Builder::scope`] |
 //! | wait on an ordinary thread | [`block_on`], [`EventLoopGroup::block_on`] |
-//! | serve TCP with a boss and workers | [`net::Server`] |
-//! | sockets | [`net`], [`io::Registered`] |
+//! | serve TCP or Unix sockets with a boss and workers | [`net::Server`] |
+//! | serve HTTP | `compat::hyper::serve`, with the feature `hyper` |
+//! | sockets and pipes | [`net`], [`io::Registered`] |
+//! | proxy a connection | [`io::copy_bidirectional`] |
 //! | wait for Ctrl-C, SIGTERM or any other signal | `signal`, with the feature `signal` |
 //! | sleep, tick, time out | [`time`] |
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_local`] |
 //! | run a closure again and again | [`EventLoop::schedule_at_fixed_rate`], [`EventLoop::repeat`] |
 //! | observe the loops | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
-//! | test without real time | [`testing`] |
+//! | test without real time, without sockets | [`testing`], [`io::duplex`] |
 //! | end a task when its loop shuts down | [`shutdown_requested`] |
 //! | shut down | [`EventLoopGroup::drain`], [`shutdown_gracefully`], [`shutdown_now`] |
 //! | do blocking work | [`blocking`] |

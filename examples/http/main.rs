@@ -11,31 +11,28 @@ mod request;
 
 use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
 use futures::io::{AsyncWriteExt, BufReader};
 use loopgroup::net::{Server, TcpStream};
 use loopgroup::time::timeout;
-use loopgroup::{EventLoopGroup, shutdown_requested, signal};
+use loopgroup::{EventLoopGroup, signal};
 
 /// The longest wait for a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-thread_local! {
-    /// Every loop is one thread, so this is a counter per loop, and nobody else's.
-    static VISITS: Cell<u64> = const { Cell::new(0) };
-}
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
     let workers = EventLoopGroup::builder().build()?; // a loop per core
     let server = Server::new(address)?
         .workers(&workers)
-        .serve(|stream, _peer| async move {
-            let _ = stream.set_nodelay(true);
-            // A peer that is gone is no news.
-            let _ = requests(&stream).await;
+        .serve_with(|_loop| {
+            let visits = Rc::new(Cell::new(0)); // of this loop: neither an atomic nor a lock
+            move |stream, _peer| {
+                let visits = Rc::clone(&visits);
+                async move { requests(&stream, &visits).await }
+            }
         })?;
     println!("http://{}/hello", server.local_addr());
     workers.block_on(signal::shutdown())?;
@@ -43,19 +40,17 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Answers one request after the other, until the peer or the program has enough.
-async fn requests(stream: &TcpStream) -> io::Result<()> {
+/// Answers one request after the other, until the end of the connection, or of the program.
+async fn requests(stream: &TcpStream, visits: &Cell<u64>) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
-    let mut end = std::pin::pin!(shutdown_requested());
     loop {
-        let next = std::pin::pin!(timeout(PATIENCE, request::read(&mut reader)));
-        let Either::Left((Ok(request), _)) = select(next, &mut end).await else {
-            return Ok(()); // idle for too long, or asked to end between two requests
+        let Ok(request) = timeout(PATIENCE, request::read(&mut reader)).await else {
+            return Ok(()); // idle for too long
         };
         let (status, body, close) = match request {
             Ok(None) => return Ok(()),
             Ok(Some(request)) => {
-                let (status, body) = page(&request.path);
+                let (status, body) = page(&request.path, visits);
                 (status, body, request.close)
             }
             Err(error) => ("400 Bad Request", format!("{error}\n"), true),
@@ -73,12 +68,12 @@ async fn requests(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-fn page(path: &str) -> (&'static str, String) {
+fn page(path: &str, visits: &Cell<u64>) -> (&'static str, String) {
     if path != "/hello" {
         return ("404 Not Found", format!("there is no {path}, try /hello\n"));
     }
-    VISITS.set(VISITS.get() + 1);
-    let (thread, visits) = (std::thread::current(), VISITS.get());
+    visits.set(visits.get() + 1);
+    let (thread, visits) = (std::thread::current(), visits.get());
     let name = thread.name().unwrap_or("?");
     (
         "200 OK",

@@ -5,45 +5,44 @@
 //!     redis-benchmark -p 6380 -t ping,set,get -n 100000 -P 16 -q
 //!
 //! One loop accepts, one serves all connections, as in Redis itself: the map is the loop's own, and
-//! no handler needs a lock. Ctrl-C ends it.
+//! no handler needs a lock. Ctrl-C ends it, after what has arrived is answered.
 
 mod protocol;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::rc::Rc;
+use std::time::Duration;
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{Server, TcpStream};
 use loopgroup::{EventLoopGroup, signal};
 use protocol::{LIMIT, bad, bulk, parse};
 
-thread_local! {
-    static CACHE: RefCell<HashMap<Vec<u8>, Vec<u8>>> = RefCell::default();
-}
+/// Of one loop.
+type Cache = RefCell<HashMap<Vec<u8>, Vec<u8>>>;
 
 fn main() -> io::Result<()> {
     let address = std::env::args().nth(1).unwrap_or("127.0.0.1:6380".into());
     let (boss, worker) = (EventLoopGroup::new(1)?, EventLoopGroup::new(1)?);
-    let server =
-        Server::new(address)?
-            .boss(&boss)
-            .workers(&worker)
-            .serve(|stream, peer| async move {
-                if let Err(error) = commands(stream).await {
-                    eprintln!("{peer}: {error}");
-                }
-            })?;
+    let server = Server::new(address)?
+        .boss(&boss)
+        .workers(&worker)
+        .on_error(|error| eprintln!("{:?}: {error}", error.peer()))
+        .serve_with(|_loop| {
+            let cache = Rc::<Cache>::default();
+            move |stream, _peer| commands(stream, Rc::clone(&cache))
+        })?;
     println!("redis-cli -p {}", server.local_addr().port());
     boss.block_on(signal::shutdown())?;
     println!("{} connections served", server.accepted());
-    println!("{}", worker.shutdown_now().wait());
+    println!("{}", worker.drain(Duration::from_secs(1)).wait());
     Ok(())
 }
 
 /// Answers whatever has arrived with one write.
-async fn commands(mut stream: TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+async fn commands(mut stream: TcpStream, cache: Rc<Cache>) -> io::Result<()> {
     let (mut input, mut output, mut chunk) = (Vec::new(), Vec::new(), vec![0; 16 * 1024]);
     loop {
         let read = stream.read(&mut chunk).await?;
@@ -53,7 +52,7 @@ async fn commands(mut stream: TcpStream) -> io::Result<()> {
         input.extend_from_slice(&chunk[..read]);
         let mut rest = &input[..];
         while let Some((command, after)) = parse(rest)? {
-            run(&command, &mut output);
+            run(&command, &cache, &mut output);
             rest = after;
             if output.len() > LIMIT {
                 // A short command may have a long answer.
@@ -70,12 +69,13 @@ async fn commands(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-fn run(command: &[&[u8]], output: &mut Vec<u8>) {
+fn run(command: &[&[u8]], cache: &Cache, output: &mut Vec<u8>) {
     let Some((name, arguments)) = command.split_first() else {
         return; // an empty command has no answer
     };
     let name = name.to_ascii_uppercase();
-    CACHE.with_borrow_mut(|cache| match (&*name, arguments) {
+    let mut cache = cache.borrow_mut();
+    match (&*name, arguments) {
         (b"PING", []) => output.extend(b"+PONG\r\n"),
         (b"PING" | b"ECHO", [text]) => bulk(text, output),
         (b"SET", [key, value]) => {
@@ -95,5 +95,5 @@ fn run(command: &[&[u8]], output: &mut Vec<u8>) {
             let name = name.escape_ascii(); // it may hold the end of a line
             output.extend(format!("-ERR unknown command or arguments: {name}\r\n").bytes());
         }
-    });
+    }
 }

@@ -16,14 +16,13 @@ use futures::StreamExt;
 use futures::channel::mpsc::{self, UnboundedSender};
 use futures::stream::select;
 use loopgroup::net::TcpStream;
-use loopgroup::{EventLoopGroup, shutdown_requested};
+use loopgroup::{EventLoopGroup, PerLoop, shutdown_requested};
 
 /// Who is in a room; on this loop only.
 type Room = Rc<RefCell<Vec<UnboundedSender<Utf8Bytes>>>>;
 
-thread_local! {
-    static ROOMS: RefCell<HashMap<String, Room>> = RefCell::default();
-}
+/// The rooms of each loop.
+type Rooms = PerLoop<RefCell<HashMap<String, Room>>>;
 
 /// What a member's task waits for.
 enum Event {
@@ -33,11 +32,12 @@ enum Event {
 
 fn main() -> std::io::Result<()> {
     let group = EventLoopGroup::new(2)?;
-    let rooms = group.clone();
+    let rooms: Rooms = group.per_loop(|_| RefCell::default());
+    let homes = group.clone();
     ecosystem::serve_on(&group, "websocket_chat", move |stream, peer| {
-        let rooms = rooms.clone();
+        let (homes, rooms) = (homes.clone(), rooms.clone());
         async move {
-            if let Err(error) = enter(stream, rooms).await {
+            if let Err(error) = enter(stream, homes, rooms).await {
                 eprintln!("{peer}: {error}");
             }
         }
@@ -45,7 +45,7 @@ fn main() -> std::io::Result<()> {
 }
 
 /// Shakes hands here, and goes to the room's loop.
-async fn enter(stream: TcpStream, rooms: EventLoopGroup) -> Result<(), Error> {
+async fn enter(stream: TcpStream, homes: EventLoopGroup, rooms: Rooms) -> Result<(), Error> {
     let mut room = String::new();
     #[allow(clippy::result_large_err)] // as tungstenite has it
     let name_room = |request: &Request, response: Response| {
@@ -53,16 +53,16 @@ async fn enter(stream: TcpStream, rooms: EventLoopGroup) -> Result<(), Error> {
         Ok(response)
     };
     let mut socket = accept_hdr_async(stream, name_room).await?;
-    let home = rooms.loop_for(&room);
+    let home = homes.loop_for(&room);
     socket.get_mut().migrate_to(home).await?;
-    let stay = home.spawn_with(move || chat(socket, room));
+    let stay = home.spawn_with(move || chat(socket, room, rooms));
     stay.await
         .unwrap_or_else(|error| Err(Error::Io(error.into())))
 }
 
-async fn chat(socket: WebSocketStream<TcpStream>, name: String) -> Result<(), Error> {
+async fn chat(socket: WebSocketStream<TcpStream>, name: String, rooms: Rooms) -> Result<(), Error> {
     let (member, inbox) = mpsc::unbounded();
-    let room = ROOMS.with_borrow_mut(|rooms| Rc::clone(rooms.entry(name.clone()).or_default()));
+    let room = rooms.here(|rooms| Rc::clone(rooms.borrow_mut().entry(name).or_default()));
     room.borrow_mut().push(member);
     let (mut sender, receiver) = socket.split();
     let events = select(receiver.map(Event::Said), inbox.map(Event::Heard));
