@@ -354,16 +354,21 @@ mod tests {
     #[test]
     fn removed_entries_do_not_fill_the_heap() {
         let mut queue = Queue::new();
-        let keys: Vec<_> = (0..1_000).map(|value| queue.insert(1, value)).collect();
-        for value in 1_000..100_000 {
-            let key = queue.insert(1, value);
-            assert_eq!(queue.remove(key), Some(value));
+        let mut keys: Vec<_> = (0..1_000).map(|value| queue.insert(1, value)).collect();
+        for live in [1_000, 10] {
+            for key in keys.drain(live..) {
+                queue.remove(key).expect("it is live");
+            }
+            for value in 0..100_000 {
+                let key = queue.insert(1, value);
+                assert_eq!(queue.remove(key), Some(value));
+            }
+            assert!(queue.heap.len() <= 2 * live + STALE_NODES + 3);
         }
-        assert!(queue.heap.len() <= 2 * 1_000 + STALE_NODES + 2);
         for key in keys.into_iter().rev() {
             assert!(queue.reset(key, 2));
         }
-        for value in (0..1_000).rev() {
+        for value in (0..10).rev() {
             assert_eq!(queue.pop_due(2), Some(value), "no entry is lost");
         }
         assert!(queue.heap.is_empty());
