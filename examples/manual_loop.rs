@@ -1,7 +1,7 @@
 //! A loop inside another event loop: a "game" with a frame every 16 ms that also serves a socket.
 //!
-//! The game's own loop is a plain `mio::Poll` (it could be epoll, glib or winit). It watches the descriptor of
-//! the `ManualLoop` beside its own events, and gives it a turn when that is readable or a timer is due.
+//! The game's own loop is a plain `mio::Poll` (it could be epoll, glib or winit). It watches the descriptor
+//! of the `ManualLoop` beside its own events, and gives it a turn when that is readable or a timer is due.
 //! Everything runs on the main thread; players ask for the score while the frames go on.
 //!
 //! ```sh

@@ -305,10 +305,10 @@ impl LoopReport {
 
     /// Returns whether nothing was ended by force.
     ///
-    /// All accepted tasks have completed, except those that their handles [aborted](LoopReport::aborted) and
-    /// closures whose [schedule](LoopReport::unscheduled) has ended; no channel was closed while a task waited
-    /// for it; no task and no hook panicked; no job overran the timeout; the loop did not fail. Refusals do
-    /// not count: a refused submission was handed back or reported as refused.
+    /// All accepted tasks have completed, except those that their handles [aborted](LoopReport::aborted)
+    /// and closures whose [schedule](LoopReport::unscheduled) has ended; no channel was closed while a
+    /// task waited for it; no task and no hook panicked; no job overran the timeout; the loop did not
+    /// fail. Refusals do not count: a refused submission was handed back or reported as refused.
     pub fn is_clean(&self) -> bool {
         let figures = &self.figures;
         let wanted = figures.aborted + figures.unscheduled;

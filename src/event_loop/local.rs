@@ -570,8 +570,8 @@ impl Local {
 }
 
 impl Drop for Local {
-    /// Cancels what is left if the loop did not come to its end: it was dropped while the thread-locals of its
-    /// thread are destroyed, and no loop can run there any more. Handles resolve all the same.
+    /// Cancels what is left if the loop did not come to its end: it was dropped while the thread-locals of
+    /// its thread are destroyed, and no loop can run there any more. Handles resolve all the same.
     fn drop(&mut self) {
         if self.shared.is_sealed() {
             return;

@@ -1,8 +1,8 @@
 //! Loops by number: a task names its home by 32 bits instead of by a pointer.
 //!
-//! - A number is in use from the creation of its loop until the last reference to the loop is dropped; then
-//!   another loop may get it, if the loop has come to its end. (A loop that is dropped while the thread-locals of
-//!   its thread are destroyed does not: its number is not used again.)
+//! - A number is in use from the creation of its loop until the last reference to the loop is dropped;
+//!   then another loop may get it, if the loop has come to its end. (A loop that is dropped while the
+//!   thread-locals of its thread are destroyed does not: its number is not used again.)
 //! - A number that is used again does no harm. Only a task that has not ended is scheduled, and a loop does
 //!   not end while it has such a task: whatever looks a number up finds the loop that it means.
 //! - A wake on the home thread compares numbers and looks nothing up. A wake from elsewhere takes the lock of

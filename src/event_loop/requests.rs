@@ -2,11 +2,12 @@
 //!
 //! - A request names its task by address and by id. It is kept by address, since that is what the live table
 //!   and a queued task have in common; the id decides, since an address is used again.
-//! - A task with a request is looked at before it is polled, and again when it ends. A task that waits is woken
-//!   for that. So nothing has to be searched for, wherever the task is: in a queue, in the inbox, in the live
-//!   table, or on its way there on another thread.
-//! - A request whose task had ended before the loop took it is found out when another task is polled or ends at
-//!   that address, or when the loop comes to rest: a task that is neither queued nor live has ended.
+//! - A task with a request is looked at before it is polled, and again when it ends. A task that waits is
+//!   woken for that. So nothing has to be searched for, wherever the task is: in a queue, in the inbox, in
+//!   the live table, or on its way there on another thread.
+//! - A request whose task had ended before the loop took it is found out when another task is polled or
+//!   ends at that address, or when the loop comes to rest: a task that is neither queued nor live has
+//!   ended.
 //! - Nothing here is touched while no handle asks for anything.
 
 use std::collections::HashMap;

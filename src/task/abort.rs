@@ -1,7 +1,7 @@
 //! Ending a task through its handle, and a handle that can do nothing else.
 //!
-//! - A handle asks the task's loop. On the loop's own thread that takes effect at once: the task is not polled
-//!   again. From elsewhere the loop is told, and looks before it runs its next task.
+//! - A handle asks the task's loop. On the loop's own thread that takes effect at once: the task is not
+//!   polled again. From elsewhere the loop is told, and looks before it runs its next task.
 //! - A task that is polled at that moment ends with its poll if that is the last one: its result counts.
 //! - A job of a blocking group is asked when a thread takes it out of the queue, and not once it runs.
 

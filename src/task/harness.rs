@@ -1,8 +1,8 @@
 //! The wrapper of a user's future inside its task: it counts the task and contains panics.
 //!
 //! - `Fresh → Running → Live → Ended`; a task is counted as begun once and as ended once.
-//! - A task that is [cancelled](crate::event_loop::local::cancel_task) is polled once more: the harness drops the future instead of
-//!   polling it, and the outcome says so.
+//! - A task that is [cancelled](crate::event_loop::local::cancel_task) is polled once more: the harness
+//!   drops the future instead of polling it, and the outcome says so.
 //! - The future is dropped by the harness, under `contain`: async-task would abort the process if a
 //!   destructor panics. The same holds for the output, which [`Outcome`] drops.
 //! - The entry in the live table is removed only after the future is dropped.

@@ -18,9 +18,10 @@
 //! `schedule` is a plain function: zero-sized, so async-task does not clone a waker to protect it. The
 //! number of the home is in the metadata of the task.
 //!
-//! A task is never closed from outside: it always ends with an [`Outcome`]. Whatever cancels it (its handle,
-//! the end of its loop) has its home thread run it once more, and the harness drops the future instead of
-//! polling it. So a result that came first is never lost, and a handle may be asked about its task at any time.
+//! A task is never closed from outside: it always ends with an [`Outcome`]. Whatever cancels it (its
+//! handle, the end of its loop) has its home thread run it once more, and the harness drops the future
+//! instead of polling it. So a result that came first is never lost, and a handle may be asked about its
+//! task at any time.
 
 pub(crate) mod abort;
 pub(crate) mod closure;

@@ -591,7 +591,8 @@ fn the_report_reads_as_a_sentence_and_a_line_per_loop() {
             "terminated after {:?}, not cleanly: \
              2 accepted = 1 completed + 0 panicked + 1 cancelled; 1 rejected\n  \
              loop 0: ended (now) after {:?}, never started\n  \
-             loop 1: ended (now) after {:?}, 1 completed, 0 panicked, 1 cancelled, 1 rejected, 1 hooks run\n  \
+             loop 1: ended (now) after {:?}, 1 completed, 0 panicked, 1 cancelled, 1 rejected, \
+             1 hooks run\n  \
              ended by force:\n    \
              1 task from {}:{line}",
             report.elapsed(),
