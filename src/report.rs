@@ -291,8 +291,8 @@ impl LoopReport {
         self.figures.unscheduled
     }
 
-    /// Returns how many of the [completed](LoopReport::completed) tasks ended because the loop closed a
-    /// channel while they waited for it: their reads and writes failed, and they had one more poll.
+    /// Returns how many of the [completed](LoopReport::completed) tasks ended after one of their operations
+    /// had failed because the loop had closed the channel.
     pub fn interrupted(&self) -> u64 {
         self.figures.interrupted
     }
