@@ -34,7 +34,8 @@ struct Foreign {
 impl Foreign {
     fn watch(manual: &ManualLoop) -> Foreign {
         let poll = Poll::new().unwrap();
-        let mut source = SourceFd(&manual.as_raw_fd());
+        let descriptor = manual.as_raw_fd();
+        let mut source = SourceFd(&descriptor);
         let registry = poll.registry();
         registry
             .register(&mut source, Token(0), Interest::READABLE)
