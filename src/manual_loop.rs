@@ -32,17 +32,16 @@ use std::future::Future;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::Location;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crate::builder::Builder;
 use crate::clock::earlier;
 use crate::error::RejectReason;
-use crate::event_loop::budget;
 use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Ring;
-use crate::event_loop::main_future::main_waker;
+use crate::event_loop::main_future::{main_waker, poll_main};
 use crate::event_loop::run::{Next, Runner};
 use crate::event_loop::terms::ShutdownRequest;
 use crate::group::handle::EventLoopGroup;
@@ -451,18 +450,12 @@ impl ManualLoop {
         let shared = Arc::clone(&running.runner.local().shared);
         let woken = Arc::new(AtomicBool::new(true));
         let waker = main_waker(&shared, &woken);
-        let mut cx = Context::from_waker(&waker);
         let mut future = Box::pin(future);
         running.wake_up();
         let outcome = loop {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
-                budget::reset();
-                this_thread::note_own_waker(&waker);
-                this_thread::set_task([0; 2]); // it is no task
-                let polled = contain(|| future.as_mut().poll(&mut cx));
-                this_thread::forget_own_waker();
-                match polled {
+                match poll_main(future.as_mut(), &waker) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => break Outcome::Done(Ok(value)),
                     Err(payload) => break Outcome::Done(Err(payload)),

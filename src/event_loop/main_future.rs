@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::run::drive;
@@ -33,17 +34,11 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
     drive(parts, |runner| {
         let woken = Arc::new(AtomicBool::new(true));
         let waker = main_waker(&shared, &woken);
-        let mut cx = Context::from_waker(&waker);
         let mut future = Box::pin(future);
         let ending = loop {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
-                budget::reset();
-                this_thread::note_own_waker(&waker);
-                this_thread::set_task([0; 2]); // it is no task
-                let polled = contain(|| future.as_mut().poll(&mut cx));
-                this_thread::forget_own_waker();
-                match polled {
+                match poll_main(future.as_mut(), &waker) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {
                         outcome = Main::Done(value);
@@ -70,6 +65,19 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
         ending
     });
     outcome
+}
+
+/// Polls a main future, which is no task, on its loop; a panic ends here.
+pub(crate) fn poll_main<F: Future>(
+    future: Pin<&mut F>,
+    waker: &Waker,
+) -> Result<Poll<F::Output>, Payload> {
+    budget::reset();
+    this_thread::note_own_waker(waker);
+    this_thread::set_task([0; 2]);
+    let polled = contain(|| future.poll(&mut Context::from_waker(waker)));
+    this_thread::forget_own_waker();
+    polled
 }
 
 /// Creates the waker of the main future.

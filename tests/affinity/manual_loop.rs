@@ -20,10 +20,17 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::util::{
-    DropCount, LONG, OnDrop, Random, blow_up, group, ms, panic_of, progress, restless, within,
+    DropCount, LONG, OnDrop, Random, blow_up, eventually, group, ms, panic_of, progress, restless,
+    within,
 };
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
+
+/// Waits on another thread until the loop has parked once more than now.
+fn next_park(ev: &EventLoop) -> impl FnOnce() + Send + use<> {
+    let (ev, parks) = (ev.clone(), ev.metrics().parks());
+    move || eventually("the loop parks", || ev.metrics().parks() > parks)
+}
 
 /// A foreign event loop that watches the descriptor of a manual one, by edges: it reports each change once.
 struct Foreign {
@@ -325,8 +332,9 @@ fn a_turn_waits_for_its_timeout_at_most_and_not_after_an_event() {
         // What ends a wait runs in the same turn.
         let ev = manual.event_loop().clone();
         let (tx, rx) = mpsc::channel();
+        let parked = next_park(&ev);
         let other = thread::spawn(move || {
-            thread::sleep(ms(5));
+            parked();
             ev.execute(move || tx.send(()).unwrap()).unwrap();
         });
         let mut polls = 0;
@@ -527,8 +535,9 @@ fn block_on_polls_on_the_loop_and_waits_for_other_threads() {
         let mut manual = settled();
         let ev = manual.event_loop().clone();
         let (tx, rx) = oneshot::channel();
+        let parked = next_park(&ev);
         let other = thread::spawn(move || {
-            thread::sleep(ms(5));
+            parked();
             tx.send(7).unwrap();
         });
         let local = Rc::new(Cell::new(0));
@@ -608,8 +617,9 @@ fn a_shutdown_during_block_on_ends_it() {
         let drops = DropCount::new();
         let guard = drops.guard();
         let ev = manual.event_loop().clone();
+        let parked = next_park(&ev);
         let other = thread::spawn(move || {
-            thread::sleep(ms(5));
+            parked();
             ev.shutdown_now().wait()
         });
         let error = manual.block_on(async move {

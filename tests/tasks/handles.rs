@@ -21,22 +21,12 @@ use loopgroup::{
 
 use crate::util::{
     Door, DropCount, HOUR, LONG, Log, OnDrop, Probe, Random, eventually, flush, group, on_a_loop,
-    one_loop, panic_of, stall, thread_of, within,
+    one_loop, panic_of, restless, stall, thread_of, within,
 };
 
 /// Runs a future on a loop of its own and returns its value.
 fn local<T: Send + 'static, F: Future<Output = T>>(main: impl FnOnce() -> F + Send + 'static) -> T {
     on_a_loop(|| async { Ok(main().await) })
-}
-
-/// A future that counts its polls and never ends; it is woken after each.
-async fn restless(polls: Rc<Cell<usize>>) {
-    poll_fn::<(), _>(|cx| {
-        polls.set(polls.get() + 1);
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[test]
@@ -135,26 +125,22 @@ fn a_task_that_watches_and_aborts_itself_and_completes_leaves_nothing_behind() {
 
 #[test]
 fn a_task_aborted_on_its_own_loop_is_not_polled_again() {
-    let polls = local(|| async {
-        let polls = Rc::new(Cell::new(0));
-        let task = spawn_local(restless(Rc::clone(&polls)));
-        while polls.get() < 3 {
+    let (before, after, drops) = local(|| async {
+        let log = Log::new();
+        let task = spawn_local(Probe::new(&log, restless()));
+        while log.polls() < 3 {
             yield_now().await;
         }
         task.abort();
-        let before = polls.get();
+        let before = log.polls();
         assert!(task.await.unwrap_err().is_cancelled());
         // Never polled, and aborted before its first turn.
-        let fresh = spawn_local(restless(Rc::clone(&polls)));
+        let fresh = spawn_local(Probe::new(&log, restless()));
         fresh.abort();
         assert!(fresh.await.unwrap_err().is_cancelled());
-        (before, polls.get(), Rc::strong_count(&polls))
+        (before, log.polls(), log.drops())
     });
-    assert_eq!(
-        (polls.0, polls.2),
-        (polls.1, 1),
-        "and its future is dropped"
-    );
+    assert_eq!((before, drops), (after, 2), "and its future is dropped");
 }
 
 #[test]
