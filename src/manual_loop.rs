@@ -128,13 +128,13 @@ enum Rest {
 }
 
 /// The outcome of a [`ManualLoop::block_on`].
-enum Outcome<T> {
+enum BlockOnEnd<T> {
     Done(Result<T, Payload>),
-    Ended(io::Result<Step>),
+    Ended(io::Result<TurnStep>),
 }
 
 /// What follows a turn.
-enum Step {
+enum TurnStep {
     Rest(Rest),
     End(EndCause),
 }
@@ -457,27 +457,27 @@ impl ManualLoop {
             if woken.swap(false, Ordering::Acquire) {
                 match poll_main(future.as_mut(), &waker) {
                     Ok(Poll::Pending) => {}
-                    Ok(Poll::Ready(value)) => break Outcome::Done(Ok(value)),
-                    Err(payload) => break Outcome::Done(Err(payload)),
+                    Ok(Poll::Ready(value)) => break BlockOnEnd::Done(Ok(value)),
+                    Err(payload) => break BlockOnEnd::Done(Err(payload)),
                 }
             }
             match contained(|| running.runner.turn(|| !woken.load(Ordering::Acquire))) {
                 Ok(None) => {}
-                Ok(Some(cause)) => break Outcome::Ended(Ok(Step::End(cause))),
-                Err(error) => break Outcome::Ended(Err(error)),
+                Ok(Some(cause)) => break BlockOnEnd::Ended(Ok(TurnStep::End(cause))),
+                Err(error) => break BlockOnEnd::Ended(Err(error)),
             }
         };
         // On the loop, while it exists.
         shared.panics.drop(PanicSite::Destructor, None, future);
         match outcome {
-            Outcome::Done(result) => {
+            BlockOnEnd::Done(result) => {
                 // The last turn may have left the loop with anything to run, awake.
                 running.rest = Rest::Busy;
                 running.ring();
                 drop(entered);
                 result.map_or_else(|payload| std::panic::resume_unwind(payload), Ok)
             }
-            Outcome::Ended(step) => {
+            BlockOnEnd::Ended(step) => {
                 self.finish(step, entered)?;
                 Err(ended(io::ErrorKind::Interrupted))
             }
@@ -537,15 +537,15 @@ impl ManualLoop {
     }
 
     /// Notes what follows a turn; ends the loop if it was the last.
-    fn finish(&mut self, step: io::Result<Step>, entered: LoopGuard) -> io::Result<()> {
+    fn finish(&mut self, step: io::Result<TurnStep>, entered: LoopGuard) -> io::Result<()> {
         let (cause, failure) = match step {
-            Ok(Step::Rest(rest)) => {
+            Ok(TurnStep::Rest(rest)) => {
                 if let Some(running) = &mut self.running {
                     running.rest = rest;
                 }
                 return Ok(());
             }
-            Ok(Step::End(cause)) => (cause, None),
+            Ok(TurnStep::End(cause)) => (cause, None),
             Err(error) => (EndCause::Failed, Some(error)),
         };
         let copy = failure
@@ -577,7 +577,7 @@ impl Running {
         self.runner.local().shared.ring_if_needed(Ring::Needed);
     }
 
-    fn turn(&mut self, timeout: Option<Duration>) -> io::Result<Step> {
+    fn turn(&mut self, timeout: Option<Duration>) -> io::Result<TurnStep> {
         self.wake_up();
         self.runner.poll_now()?;
         let polls = self.runner.local().polls();
@@ -592,8 +592,8 @@ impl Running {
             }
         }
         match next {
-            Next::End(cause) => Ok(Step::End(cause)),
-            Next::Rest(until) => self.settle(until, || {}).map(Step::Rest),
+            Next::End(cause) => Ok(TurnStep::End(cause)),
+            Next::Rest(until) => self.settle(until, || {}).map(TurnStep::Rest),
         }
     }
 

@@ -67,7 +67,7 @@ use crate::task::join::JoinHandle;
 /// ```
 #[must_use = "dropping the last handle drops the values"]
 pub struct PerLoop<T> {
-    slots: Arc<[Slot]>,
+    slots: Arc<[ValueSlot]>,
     /// To count visits of loops that do not exist.
     group: Weak<GroupCore>,
     value: PhantomData<fn() -> T>,
@@ -75,7 +75,7 @@ pub struct PerLoop<T> {
 
 /// The value of one loop.
 #[repr(align(64))]
-struct Slot(Bound);
+struct ValueSlot(Bound);
 
 impl EventLoopGroup {
     /// Creates a value on every loop of the group, which need not be `Send`.
@@ -112,7 +112,7 @@ impl EventLoopGroup {
         let slot = |one: &EventLoop| {
             let init = Arc::clone(&init);
             let init: Init = Box::new(move |one| Box::new(Rc::new(init(one))) as Box<dyn Any>);
-            Slot(Bound::new(one.clone(), init))
+            ValueSlot(Bound::new(one.clone(), init))
         };
         PerLoop {
             slots: self.loops().iter().map(slot).collect(),
@@ -199,7 +199,7 @@ impl<T: 'static> PerLoop<T> {
     {
         let values = self.clone();
         let call = move || values.here(visit);
-        if let Some(Slot(bound)) = self.slots.get(index) {
+        if let Some(ValueSlot(bound)) = self.slots.get(index) {
             return bound.event_loop().submit(call);
         }
         match self.group.upgrade() {
@@ -278,7 +278,7 @@ impl<T: 'static> PerLoop<T> {
     /// Returns the value of the current loop.
     fn find(&self) -> Result<Rc<T>, PerLoopError> {
         let made = context::with_local(|local| {
-            let Slot(bound) = self
+            let ValueSlot(bound) = self
                 .slots
                 .get(local.shared.index)
                 .filter(|slot| Arc::ptr_eq(slot.0.event_loop().shared(), &local.shared))

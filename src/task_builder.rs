@@ -18,7 +18,7 @@ use crate::group::handle::EventLoopGroup;
 use crate::group::spawn::Refused;
 use crate::spawn::{spawn_local_from, try_spawn_local_from};
 use crate::task::join::JoinHandle;
-use crate::task::origin::Named;
+use crate::task::origin::NamedOrigin;
 use crate::task::stand_in::StandIn;
 use crate::task_id::TaskId;
 use crate::this_thread;
@@ -51,7 +51,7 @@ pub fn task_id() -> Option<TaskId> {
 /// # std::io::Result::Ok(())
 /// ```
 pub fn task() -> TaskBuilder<'static> {
-    TaskBuilder::new(Place::Here)
+    TaskBuilder::new(SpawnPlace::Here)
 }
 
 impl EventLoopGroup {
@@ -67,7 +67,7 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn task(&self) -> TaskBuilder<'_> {
-        TaskBuilder::new(Place::Group(self))
+        TaskBuilder::new(SpawnPlace::Group(self))
     }
 }
 
@@ -83,7 +83,7 @@ impl EventLoop {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn task(&self) -> TaskBuilder<'_> {
-        TaskBuilder::new(Place::Loop(self))
+        TaskBuilder::new(SpawnPlace::Loop(self))
     }
 }
 
@@ -109,13 +109,13 @@ impl EventLoop {
 /// ```
 #[must_use = "nothing is spawned until one of the spawn methods is called"]
 pub struct TaskBuilder<'a> {
-    place: Place<'a>,
+    place: SpawnPlace<'a>,
     name: Cow<'static, str>,
 }
 
 /// Where a task is spawned.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum SpawnPlace<'a> {
     Group(&'a EventLoopGroup),
     Loop(&'a EventLoop),
     /// In the group of the current loop or `block_on`.
@@ -123,7 +123,7 @@ enum Place<'a> {
 }
 
 impl<'a> TaskBuilder<'a> {
-    fn new(place: Place<'a>) -> TaskBuilder<'a> {
+    fn new(place: SpawnPlace<'a>) -> TaskBuilder<'a> {
         TaskBuilder {
             place,
             name: Cow::Borrowed(""),
@@ -147,15 +147,15 @@ impl<'a> TaskBuilder<'a> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let origin = Named::new(Location::caller(), self.name);
+        let origin = NamedOrigin::new(Location::caller(), self.name);
         let from_group = |core: &GroupCore, future, origin| {
             let spawned = core.spawn(future, origin);
             spawned.unwrap_or_else(Refused::into_handle)
         };
         match self.place {
-            Place::Group(group) => from_group(group.core(), future, origin),
-            Place::Loop(one) => one.spawn_by(future, Lane::Main, Urgency::Now, origin),
-            Place::Here => match context::current() {
+            SpawnPlace::Group(group) => from_group(group.core(), future, origin),
+            SpawnPlace::Loop(one) => one.spawn_by(future, Lane::Main, Urgency::Now, origin),
+            SpawnPlace::Here => match context::current() {
                 Some(local) => from_group(GroupCore::of(&local), future, origin),
                 None => match entered_group() {
                     Some(group) => from_group(group.core(), future, origin),
@@ -185,17 +185,17 @@ impl<'a> TaskBuilder<'a> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let origin = Named::new(Location::caller(), self.name);
+        let origin = NamedOrigin::new(Location::caller(), self.name);
         let from_group = |core: &GroupCore, future, origin| {
             core.spawn(future, origin).map_err(Refused::into_rejected)
         };
         match self.place {
-            Place::Group(group) => from_group(group.core(), future, origin),
-            Place::Loop(one) => {
+            SpawnPlace::Group(group) => from_group(group.core(), future, origin),
+            SpawnPlace::Loop(one) => {
                 let (lane, urgency) = (Lane::Main, Urgency::Now);
                 one.try_submit_from(future, |future| future, lane, urgency, origin)
             }
-            Place::Here => match context::current() {
+            SpawnPlace::Here => match context::current() {
                 Some(local) => from_group(GroupCore::of(&local), future, origin),
                 None => match entered_group() {
                     Some(group) => from_group(group.core(), future, origin),
@@ -238,7 +238,7 @@ impl<'a> TaskBuilder<'a> {
                 "task().spawn_local was called outside of {place}: use spawn_with, which hops there"
             );
         }
-        spawn_local_from(future, Named::new(Location::caller(), self.name))
+        spawn_local_from(future, NamedOrigin::new(Location::caller(), self.name))
     }
 
     /// As [`spawn_local`](TaskBuilder::spawn_local), or hands the future back.
@@ -255,17 +255,19 @@ impl<'a> TaskBuilder<'a> {
         if self.check_here().is_err() {
             return Err(Rejected::new(future, RejectReason::NoContext));
         }
-        try_spawn_local_from(future, Named::new(Location::caller(), self.name))
+        try_spawn_local_from(future, NamedOrigin::new(Location::caller(), self.name))
     }
 
     /// Whether a task can be spawned here and be in its place; if not, returns the place.
     fn check_here(&self) -> Result<(), String> {
         match self.place {
-            Place::Here => Ok(()),
-            Place::Loop(one) if one.in_event_loop() => Ok(()),
-            Place::Group(group) if group.loops().iter().any(EventLoop::in_event_loop) => Ok(()),
-            Place::Loop(one) => Err(format!("event loop {}", one.index())),
-            Place::Group(_) => Err("the loops of its group".to_owned()),
+            SpawnPlace::Here => Ok(()),
+            SpawnPlace::Loop(one) if one.in_event_loop() => Ok(()),
+            SpawnPlace::Group(group) if group.loops().iter().any(EventLoop::in_event_loop) => {
+                Ok(())
+            }
+            SpawnPlace::Loop(one) => Err(format!("event loop {}", one.index())),
+            SpawnPlace::Group(_) => Err("the loops of its group".to_owned()),
         }
     }
 }

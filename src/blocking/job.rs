@@ -13,7 +13,7 @@ use crate::error::Caller;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
 use crate::task::abort::JobControl;
-use crate::task::harness::Outcome;
+use crate::task::harness::TaskOutcome;
 use crate::task::join::JobTask;
 use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::unwind::{contain, contain_drop};
@@ -74,9 +74,9 @@ struct Job<F, C: Fn(JobEnd)> {
 impl<F, C: Fn(JobEnd)> Unpin for Job<F, C> {}
 
 impl<F: FnOnce() -> T, T, C: Fn(JobEnd)> Future for Job<F, C> {
-    type Output = Outcome<T>;
+    type Output = TaskOutcome<T>;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Outcome<T>> {
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<TaskOutcome<T>> {
         let call = self.call.take().expect("a finished job is not polled");
         let ended = this_thread::take_special_poll().is_some();
         let unwanted = match self.control.is_aborted() {
@@ -86,12 +86,12 @@ impl<F: FnOnce() -> T, T, C: Fn(JobEnd)> Future for Job<F, C> {
         let (end, outcome) = match unwanted {
             Some(end) => {
                 let end = drop_uncalled(call, self.location, end);
-                (end, Outcome::cancelled())
+                (end, TaskOutcome::cancelled())
             }
             None => match contain(call) {
-                Ok(value) => (JobEnd::Completed, Outcome::value(value)),
+                Ok(value) => (JobEnd::Completed, TaskOutcome::value(value)),
                 Err(payload) => {
-                    let outcome = Outcome::panicked(payload, self.location, None);
+                    let outcome = TaskOutcome::panicked(payload, self.location, None);
                     (JobEnd::Panicked, outcome)
                 }
             },

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use crate::event_loop::budget;
-use crate::event_loop::inbox::Sender;
+use crate::event_loop::inbox::WakeSender;
 use crate::event_loop::local::{Local, cancel_task};
 use crate::event_loop::shared::{Runnable, Shared};
 use crate::panic::PanicReporter;
@@ -178,7 +178,7 @@ pub(crate) fn wake_for_io(waker: Option<Waker>) {
 }
 
 /// Says what this thread is to `home`, whose task it wakes; a sibling counts the wake.
-pub(crate) fn sender_to(home: &Shared) -> Sender {
+pub(crate) fn sender_to(home: &Shared) -> WakeSender {
     let sibling = with_local(|local| {
         let sender = &local.shared;
         let sibling = ptr::addr_eq(Arc::as_ptr(&home.parent), Arc::as_ptr(&sender.parent));
@@ -190,8 +190,8 @@ pub(crate) fn sender_to(home: &Shared) -> Sender {
         sibling
     });
     match sibling {
-        Some(true) => Sender::Sibling,
-        Some(false) | None => Sender::Outside,
+        Some(true) => WakeSender::Sibling,
+        Some(false) | None => WakeSender::Outside,
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) const KEPT_CAPACITY: usize = 4096;
 
 /// Who wakes a task of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sender {
+pub(crate) enum WakeSender {
     /// Another loop of its group.
     Sibling,
     /// Any other thread.
@@ -196,15 +196,15 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     }
 
     /// Lets an item in that has been inside before; hands it back only if the gate is closed.
-    pub(crate) fn push_wake(&self, item: T, from: Sender) -> Result<Ring, T> {
+    pub(crate) fn push_wake(&self, item: T, from: WakeSender) -> Result<Ring, T> {
         let mut state = self.state.lock();
         if !state.gate.takes_wakes() {
             return Err(item);
         }
         state.mail.main.push(item);
         match from {
-            Sender::Sibling => self.woken_by_siblings.add(1),
-            Sender::Outside => self.woken_from_outside.add(1),
+            WakeSender::Sibling => self.woken_by_siblings.add(1),
+            WakeSender::Outside => self.woken_from_outside.add(1),
         }
         Ok(self.delivered(&mut state, Urgency::Now))
     }

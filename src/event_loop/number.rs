@@ -21,11 +21,11 @@ const CHUNKS: usize = 27;
 
 /// The things of one kind that have numbers.
 pub(crate) struct Numbered<T: 'static> {
-    chunks: [plain::OnceLock<Box<[Slot<T>]>>; CHUNKS],
+    chunks: [plain::OnceLock<Box<[NumberSlot<T>]>>; CHUNKS],
     numbers: plain::Mutex<Numbers>,
 }
 
-type Slot<T> = plain::Mutex<Weak<T>>;
+type NumberSlot<T> = plain::Mutex<Weak<T>>;
 
 struct Numbers {
     /// Numbers up to this one were given out.
@@ -63,11 +63,11 @@ impl<T> Numbered<T> {
         self.slot(number).lock().upgrade()
     }
 
-    fn slot(&self, number: u32) -> &Slot<T> {
+    fn slot(&self, number: u32) -> &NumberSlot<T> {
         let (chunk, index) = position(number);
         let slots = self.chunks[chunk].get_or_init(|| {
             let len = FIRST_CHUNK << chunk;
-            (0..len).map(|_| Slot::new(Weak::new())).collect()
+            (0..len).map(|_| NumberSlot::new(Weak::new())).collect()
         });
         &slots[index]
     }

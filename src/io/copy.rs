@@ -141,10 +141,10 @@ struct Transfer {
     /// Bytes were written since the last flush.
     unflushed: bool,
     total: u64,
-    stage: Stage,
+    stage: CopyStage,
 }
 
-enum Stage {
+enum CopyStage {
     Copying,
     Closing,
     Closed,
@@ -168,7 +168,7 @@ impl Transfer {
             read: 0,
             unflushed: false,
             total: 0,
-            stage: Stage::Copying,
+            stage: CopyStage::Copying,
         })
     }
 
@@ -184,7 +184,7 @@ impl Transfer {
         R: AsyncRead + ?Sized,
         W: AsyncWrite + ?Sized,
     {
-        while let Stage::Copying = self.stage {
+        while let CopyStage::Copying = self.stage {
             while self.written < self.read {
                 let rest = &self.buf[self.written..self.read];
                 match ready!(writer.as_mut().poll_write(cx, rest))? {
@@ -194,7 +194,7 @@ impl Transfer {
                 self.unflushed = true;
             }
             match self.poll_fill(cx, reader.as_mut())? {
-                Poll::Ready(0) => self.stage = Stage::Closing,
+                Poll::Ready(0) => self.stage = CopyStage::Closing,
                 Poll::Ready(count) => self.total += count as u64,
                 Poll::Pending => {
                     // The reader, or the budget, wakes the task: a flush that waits changes nothing.
@@ -206,14 +206,14 @@ impl Transfer {
                 }
             }
         }
-        if let Stage::Closing = self.stage {
+        if let CopyStage::Closing = self.stage {
             // Not every writer flushes when it is closed.
             if self.unflushed {
                 ready!(writer.as_mut().poll_flush(cx))?;
                 self.unflushed = false;
             }
             ready!(writer.poll_close(cx))?;
-            self.stage = Stage::Closed;
+            self.stage = CopyStage::Closed;
         }
         Poll::Ready(Ok(self.total))
     }

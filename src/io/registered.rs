@@ -346,7 +346,7 @@ impl<T: AsFd> Registered<T> {
         self.poll_ready(direction, cx).map_ok(drop)
     }
 
-    fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<Ready<'_>> {
+    fn poll_ready(&self, direction: Direction, cx: &mut Context<'_>) -> Poll<ReadySource<'_>> {
         self.poll_ready_or(direction, |source| {
             let spare = source.store(direction, cx.waker().clone());
             // The waker is stored first and readiness read again afterwards: see the invariants of
@@ -364,7 +364,7 @@ impl<T: AsFd> Registered<T> {
         &self,
         direction: Direction,
         enlist: impl FnOnce(&Source) -> Enlisted,
-    ) -> Poll<Ready<'_>> {
+    ) -> Poll<ReadySource<'_>> {
         let source = self.watched.source_of(self.as_raw_fd());
         let ready = source.and_then(|mut source| {
             let mut look = source.readiness(direction);
@@ -458,4 +458,4 @@ fn expired() -> io::Error {
 
 /// The source that is ready, and the tick at which its readiness was read; [`Tick::END`] if its reads have
 /// ended.
-pub(super) type Ready<'a> = io::Result<(&'a Source, Tick)>;
+pub(super) type ReadySource<'a> = io::Result<(&'a Source, Tick)>;

@@ -181,7 +181,7 @@ impl<'a, T: AsFd> Waiter<'a, T> {
         }
     }
 
-    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<registered::Ready<'a>> {
+    pub(super) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<registered::ReadySource<'a>> {
         let Waiter {
             registered,
             direction,

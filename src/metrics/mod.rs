@@ -14,7 +14,7 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Shared;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
-use crate::metrics::table::{TERMINAL, Table, count, counted, time};
+use crate::metrics::table::{TERMINAL, TextTable, count, counted, time};
 use crate::report::Figures;
 
 /// The metrics of one loop; see [`EventLoop::metrics`](crate::EventLoop::metrics).
@@ -382,9 +382,9 @@ impl EventLoopGroup {
 }
 
 impl GroupMetrics {
-    fn table(&self, title: &'static str) -> Table {
+    fn table(&self, title: &'static str) -> TextTable {
         let labels = self.loops.iter().map(|one| one.index.to_string());
-        Table::new(title, labels.collect())
+        TextTable::new(title, labels.collect())
     }
 
     fn column(&self, figure: impl Fn(&LoopMetrics) -> u64) -> impl Iterator<Item = u64> {
@@ -392,7 +392,7 @@ impl GroupMetrics {
     }
 
     /// What the loops did.
-    fn work(&self) -> Table {
+    fn work(&self) -> TextTable {
         let mut table = self.table("loop");
         table.counts("polls", self.column(LoopMetrics::polls));
         table.counts("parks", self.column(LoopMetrics::parks));
@@ -411,7 +411,7 @@ impl GroupMetrics {
     }
 
     /// What became of tasks.
-    fn tasks(&self) -> Table {
+    fn tasks(&self) -> TextTable {
         let mut table = self.table("tasks");
         table.counts("accepted", self.column(LoopMetrics::accepted));
         table.counts("completed", self.column(LoopMetrics::completed));
@@ -424,7 +424,7 @@ impl GroupMetrics {
     }
 
     /// Which loop woke tasks of which: in full if that fits, else only whether it was the same.
-    fn woken(&self) -> Table {
+    fn woken(&self) -> TextTable {
         let mut full = self.table("woken");
         for from in 0..self.loops.len() {
             let wakes = (0..self.loops.len()).map(|to| self.wakes(Some(from), to));
@@ -441,7 +441,7 @@ impl GroupMetrics {
         brief
     }
 
-    fn woken_from_outside(&self, table: &mut Table) {
+    fn woken_from_outside(&self, table: &mut TextTable) {
         table.counts("from outside", self.column(LoopMetrics::outside_wakes));
         table.counts("wake-up calls", self.column(LoopMetrics::wakeup_calls));
     }

@@ -15,7 +15,7 @@ pub(super) const TERMINAL: usize = 80;
 const GAP: usize = 2;
 
 /// A table with a row for each label.
-pub(super) struct Table {
+pub(super) struct TextTable {
     /// The heading of the labels.
     title: &'static str,
     /// One per loop.
@@ -39,9 +39,9 @@ impl Column {
     }
 }
 
-impl Table {
-    pub(super) fn new(title: &'static str, labels: Vec<String>) -> Table {
-        Table {
+impl TextTable {
+    pub(super) fn new(title: &'static str, labels: Vec<String>) -> TextTable {
+        TextTable {
             title,
             labels,
             columns: Vec::new(),
@@ -104,7 +104,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let labels = self.label_column();
         let mut rest = &self.columns[..];
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_table_leaves_out_what_is_zero_and_is_continued_below_if_it_is_wide() {
         let labels = || vec!["0".to_owned(), "1".to_owned()];
-        let mut table = Table::new("loop", labels());
+        let mut table = TextTable::new("loop", labels());
         table.counts("polls", [1, 1_000_000]);
         table.counts("nothing", [0, 0]);
         table.times(
@@ -242,7 +242,7 @@ mod tests {
         );
         assert_eq!(table.width(), 25);
 
-        let mut wide = Table::new("loop", vec!["7".to_owned()]);
+        let mut wide = TextTable::new("loop", vec!["7".to_owned()]);
         let heading = "x".repeat(36);
         for n in 1..=3 {
             wide.counts(&heading, [n]);
@@ -252,6 +252,6 @@ mod tests {
             "loop  {both}\n7     {figures}1  {figures}2\nloop  {heading}\n7     {figures}3"
         );
         assert_eq!(wide.to_string(), expected);
-        assert!(Table::new("loop", labels()).is_empty());
+        assert!(TextTable::new("loop", labels()).is_empty());
     }
 }

@@ -92,23 +92,23 @@ impl Error for ConnectError {
 /// Adds the address to an error of `bind`; the error of the system stays its source.
 pub(super) fn cannot_bind(address: impl fmt::Display, error: io::Error) -> io::Error {
     let text = format!("cannot bind {address}: {error}");
-    io::Error::new(error.kind(), Named { text, error })
+    io::Error::new(error.kind(), AddressedError { text, error })
 }
 
 /// An error of the system, with a text that names its address.
 #[derive(Debug)]
-struct Named {
+struct AddressedError {
     text: String,
     error: io::Error,
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for AddressedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Error for Named {
+impl Error for AddressedError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&self.error)
     }

@@ -20,7 +20,7 @@ use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
 use crate::net::socket::{descriptors, socket, try_from_std};
 use crate::net::stream::{end_of_stream, requested, stream, write, write_vectored};
-use crate::net::unix_addr::{Shown, from_path, to_sock_addr};
+use crate::net::unix_addr::{ShownPath, from_path, to_sock_addr};
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
 
@@ -210,7 +210,7 @@ impl UnixListener {
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         let path = path.as_ref();
         let bound = from_path(path).and_then(|address| net::UnixListener::bind_addr(&address));
-        UnixListener::from_std(bound.map_err(|error| cannot_bind(Shown(path), error))?)
+        UnixListener::from_std(bound.map_err(|error| cannot_bind(ShownPath(path), error))?)
     }
 
     /// Listens at `address`, which may be an abstract one (the standard library's `from_abstract_name`).

@@ -54,11 +54,11 @@ fn unnamed_address() -> io::Error {
 }
 
 /// A path or an abstract name as an error shows it.
-pub(super) struct Shown<'a>(pub(super) &'a Path);
+pub(super) struct ShownPath<'a>(pub(super) &'a Path);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShownPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shown(path) = self;
+        let ShownPath(path) = self;
         match path.as_os_str().as_bytes().contains(&0) {
             // With its zero bytes visible.
             true => write!(f, "{path:?}"),

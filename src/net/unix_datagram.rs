@@ -11,7 +11,7 @@ use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
-use crate::net::unix_addr::{Shown, from_path, require_name};
+use crate::net::unix_addr::{ShownPath, from_path, require_name};
 use crate::reactor::direction::Direction;
 
 /// A Unix domain datagram socket.
@@ -74,7 +74,7 @@ impl UnixDatagram {
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         let path = path.as_ref();
         let bound = from_path(path).and_then(|address| net::UnixDatagram::bind_addr(&address));
-        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(Shown(path), error))?)
+        UnixDatagram::from_std(bound.map_err(|error| cannot_bind(ShownPath(path), error))?)
     }
 
     /// Binds to `address`, which may be an abstract one.

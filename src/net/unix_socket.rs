@@ -11,7 +11,7 @@ use socket2::{Socket, Type};
 use crate::event_loop::budget;
 use crate::net::address_error::cannot_bind;
 use crate::net::unix::{UnixListener, UnixStream, new_socket};
-use crate::net::unix_addr::{Shown, from_path, to_sock_addr};
+use crate::net::unix_addr::{ShownPath, from_path, to_sock_addr};
 use crate::net::unix_datagram::UnixDatagram;
 
 /// A Unix socket that does not listen and is not connected yet: to bind a stream before it connects, or
@@ -90,7 +90,7 @@ impl UnixSocket {
         let path = path.as_ref();
         let address = from_path(path).and_then(|address| to_sock_addr(&address));
         let bound = address.and_then(|address| self.socket.bind(&address));
-        bound.map_err(|error| cannot_bind(Shown(path), error))
+        bound.map_err(|error| cannot_bind(ShownPath(path), error))
     }
 
     /// Listens, with room for `backlog` connections that wait for an accept; the system may allow fewer.

@@ -4,7 +4,7 @@
 //! - A task that is [cancelled](crate::event_loop::local::cancel_task) is polled once more: the harness
 //!   drops the future instead of polling it, and the outcome says so.
 //! - The future is dropped by the harness, under `contain`: async-task would abort the process if a
-//!   destructor panics. The same holds for the output, which [`Outcome`] drops.
+//!   destructor panics. The same holds for the output, which [`TaskOutcome`] drops.
 //! - The entry in the live table is removed only after the future is dropped.
 //! - The stage shares a word with the tag that says whether the future is present: a task is small.
 //!
@@ -121,14 +121,18 @@ impl<F: Future, O: Origin> Harness<F, O> {
 
     /// Ends a task instead of polling it.
     #[cold]
-    fn cancel(mut self: Pin<&mut Self>, reason: CancelReason, waker: &Waker) -> Outcome<F::Output> {
+    fn cancel(
+        mut self: Pin<&mut Self>,
+        reason: CancelReason,
+        waker: &Waker,
+    ) -> TaskOutcome<F::Output> {
         let cancelled = self.as_mut().drop_unfinished();
         let origin = self.origin.left_kind();
         context::with_local(|local| match cancelled {
             true => local.note_cancelled(reason, origin, waker),
             false => local.note_end(TaskEnd::Panicked, origin, waker),
         });
-        Outcome::cancelled()
+        TaskOutcome::cancelled()
     }
 
     /// Has the loop take a note of an end.
@@ -145,7 +149,7 @@ impl<F: Future, O: Origin> Harness<F, O> {
         payload: Payload,
         stage: Stage,
         value: Option<F::Output>,
-    ) -> Outcome<F::Output> {
+    ) -> TaskOutcome<F::Output> {
         let (location, name) = (self.origin.location(), self.origin.name().cloned());
         let second = if value.is_some() {
             stage.record_end(TaskEnd::Panicked);
@@ -157,7 +161,7 @@ impl<F: Future, O: Origin> Harness<F, O> {
         if let Err(second) = second {
             context::panics_in_drop().report(PanicSite::Destructor, second, Some(location));
         }
-        Outcome::panicked(payload, location, name)
+        TaskOutcome::panicked(payload, location, name)
     }
 }
 
@@ -178,9 +182,9 @@ impl Stage {
 }
 
 impl<F: Future, O: Origin> Future for Harness<F, O> {
-    type Output = Outcome<F::Output>;
+    type Output = TaskOutcome<F::Output>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<F::Output>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TaskOutcome<F::Output>> {
         let special = this_thread::take_special_poll();
         if let Some(SpecialPoll::Cancel(reason)) = special {
             return Poll::Ready(self.cancel(reason, cx.waker()));
@@ -221,7 +225,7 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
                 if special.is_some() {
                     self.note_end(TaskEnd::Completed, cx.waker());
                 }
-                Poll::Ready(Outcome::value(value))
+                Poll::Ready(TaskOutcome::value(value))
             }
             (Err(payload), value) => {
                 let outcome = self.as_mut().panicked(payload, before, value);
@@ -238,22 +242,22 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
 /// task was cancelled.
 ///
 /// async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
-pub(crate) struct Outcome<T> {
+pub(crate) struct TaskOutcome<T> {
     /// `None` once it is taken.
     value: Option<T>,
     panic: Option<Box<Unjoined>>,
 }
 
-impl<T> Outcome<T> {
-    pub(crate) fn value(value: T) -> Outcome<T> {
-        Outcome {
+impl<T> TaskOutcome<T> {
+    pub(crate) fn value(value: T) -> TaskOutcome<T> {
+        TaskOutcome {
             value: Some(value),
             panic: None,
         }
     }
 
-    pub(crate) fn cancelled() -> Outcome<T> {
-        Outcome {
+    pub(crate) fn cancelled() -> TaskOutcome<T> {
+        TaskOutcome {
             value: None,
             panic: None,
         }
@@ -264,13 +268,13 @@ impl<T> Outcome<T> {
         payload: Payload,
         location: Caller,
         name: Option<Cow<'static, str>>,
-    ) -> Outcome<T> {
+    ) -> TaskOutcome<T> {
         // A job of a blocking group has no loop.
         let panics = context::with_local(|local| local.shared.panics.clone());
         let panics = panics.unwrap_or(PanicReporter::STDERR);
         panics.trace(PanicSite::Task, &payload, Some(location));
         let record = Some(Box::new(PanicRecord::new(payload, location, name)));
-        Outcome {
+        TaskOutcome {
             value: None,
             panic: Some(Box::new(Unjoined { record, panics })),
         }
@@ -302,7 +306,7 @@ impl<T> Outcome<T> {
     }
 }
 
-impl<T> Drop for Outcome<T> {
+impl<T> Drop for TaskOutcome<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             if let Err(payload) = contain_drop(value) {

@@ -19,7 +19,7 @@ use crate::panic::PanicSite;
 use crate::sync::Arc;
 use crate::task::Task;
 use crate::task::abort::{AbortHandle, JobControl};
-use crate::task::harness::Outcome;
+use crate::task::harness::TaskOutcome;
 use crate::task_id::TaskId;
 use crate::this_thread;
 use crate::unwind::{contain, contain_drop};
@@ -58,7 +58,7 @@ enum Repr<T> {
 }
 
 /// The joinable side of a job of a blocking group.
-pub(crate) type JobTask<T> = async_task::Task<Outcome<T>, Arc<JobControl>>;
+pub(crate) type JobTask<T> = async_task::Task<TaskOutcome<T>, Arc<JobControl>>;
 
 impl<T> JoinHandle<T> {
     pub(crate) fn of_task(task: Task<T>) -> JoinHandle<T> {
@@ -201,7 +201,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Polls a task that was neither refused nor joined.
-    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<T>> {
+    fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<TaskOutcome<T>> {
         let outcome = match &mut self.0 {
             Repr::Loop(task) => poll_contained(task, cx),
             Repr::Job(job) => poll_contained(job, cx),

@@ -18,7 +18,7 @@
 //! `schedule` is a plain function: zero-sized, so async-task does not clone a waker to protect it. The
 //! number of the home is in the metadata of the task.
 //!
-//! A task is never closed from outside: it always ends with an [`Outcome`]. Whatever cancels it (its
+//! A task is never closed from outside: it always ends with an [`TaskOutcome`]. Whatever cancels it (its
 //! handle, the end of its loop) has its home thread run it once more, and the harness drops the future
 //! instead of polling it. So a result that came first is never lost, and a handle may be asked about its
 //! task at any time.
@@ -37,11 +37,11 @@ use async_task::Builder;
 
 use crate::event_loop::context;
 use crate::event_loop::shared::{LOOPS, Runnable, Shared, TaskMeta};
-use crate::task::harness::{Harness, Outcome};
+use crate::task::harness::{Harness, TaskOutcome};
 use crate::task::origin::Origin;
 
 /// The joinable side of a task.
-pub(crate) type Task<T> = async_task::Task<Outcome<T>, TaskMeta>;
+pub(crate) type Task<T> = async_task::Task<TaskOutcome<T>, TaskMeta>;
 
 /// Creates a task from a future that is `Send`.
 pub(crate) fn new_send<F>(

@@ -31,15 +31,15 @@ impl Origin for Caller {
 
 /// The origin of a task with a name; boxed, to take one word in the task.
 #[derive(Clone, Debug)]
-pub(crate) struct Named(Box<(Caller, Cow<'static, str>)>);
+pub(crate) struct NamedOrigin(Box<(Caller, Cow<'static, str>)>);
 
-impl Named {
-    pub(crate) fn new(location: Caller, name: Cow<'static, str>) -> Named {
-        Named(Box::new((location, name)))
+impl NamedOrigin {
+    pub(crate) fn new(location: Caller, name: Cow<'static, str>) -> NamedOrigin {
+        NamedOrigin(Box::new((location, name)))
     }
 }
 
-impl Origin for Named {
+impl Origin for NamedOrigin {
     fn location(&self) -> Caller {
         self.0.0
     }

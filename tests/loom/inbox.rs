@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{explore, explore_core};
-use crate::event_loop::inbox::{Batch, Gate, Inbox, Lane, Ring, Sender, Urgency};
+use crate::event_loop::inbox::{Batch, Gate, Inbox, Lane, Ring, Urgency, WakeSender};
 use crate::park::Parker;
 use crate::sync::{Arc, AtomicBool, Ordering, thread};
 
@@ -60,7 +60,7 @@ impl Post {
     }
 
     fn wake(&self, item: u32) -> bool {
-        let pushed = self.inbox.push_wake(item, Sender::Outside);
+        let pushed = self.inbox.push_wake(item, WakeSender::Outside);
         pushed.map(|ring| self.ring_if_needed(ring)).is_ok()
     }
 
@@ -290,7 +290,7 @@ fn a_ring_that_failed_is_made_good_by_the_next_producer() {
     explore(|| {
         let post = Post::new();
         let failing = producer(&post, |post| {
-            if post.inbox.push_wake(1, Sender::Outside) == Ok(Ring::Needed) {
+            if post.inbox.push_wake(1, WakeSender::Outside) == Ok(Ring::Needed) {
                 post.inbox.ring_failed();
             }
             assert!(post.wake(2));

@@ -14,7 +14,7 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The notes of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Activity {
+pub(super) struct HttpActivity {
     /// Requests under way.
     open: AtomicUsize,
     /// Requests so far.
@@ -27,7 +27,7 @@ pub(super) struct Activity {
 
 /// The phase of a connection between two polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum HttpPhase {
     /// Nothing has arrived yet.
     New,
     /// Part of a request head has arrived.
@@ -38,8 +38,8 @@ pub(super) enum Phase {
     Idle,
 }
 
-impl Activity {
-    pub(super) fn begin_request(self: &Arc<Activity>) -> OpenRequest {
+impl HttpActivity {
+    pub(super) fn begin_request(self: &Arc<HttpActivity>) -> OpenRequest {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.bytes_arrived.store(false, Ordering::Relaxed);
@@ -71,7 +71,7 @@ impl Activity {
 
 /// A request that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct OpenRequest(Arc<Activity>);
+pub(super) struct OpenRequest(Arc<HttpActivity>);
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {

@@ -31,7 +31,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{HttpService, Service};
 use hyper::{Request, Response};
 
-use crate::compat::hyper::activity::{Activity, Phase};
+use crate::compat::hyper::activity::{HttpActivity, HttpPhase};
 use crate::compat::hyper::rt::LocalExecutor;
 use crate::compat::hyper::settings::{Protocols, Settings};
 use crate::compat::hyper::stop::StopSignal;
@@ -58,10 +58,10 @@ pin_project_lite::pin_project! {
         #[pin]
         protocol: Protocol<I, S>,
         settings: Arc<Settings>,
-        activity: Arc<Activity>,
-        signals: Signals,
+        activity: Arc<HttpActivity>,
+        signals: EndSignals,
         course: Course,
-        watch: Watch,
+        watch: LimitWatch,
     }
 }
 
@@ -125,9 +125,9 @@ where
             protocol,
             settings,
             activity,
-            signals: Signals::new(stop),
+            signals: EndSignals::new(stop),
             course: Course::Staying,
-            watch: Watch::new(),
+            watch: LimitWatch::new(),
         }
     }
 }
@@ -187,21 +187,21 @@ where
         }
     }
 
-    fn phase(self: Pin<&mut Self>, activity: &Activity) -> Phase {
+    fn phase(self: Pin<&mut Self>, activity: &HttpActivity) -> HttpPhase {
         let is_http2 = match self.project() {
             ProtocolProj::Http2 { .. } => true,
             ProtocolProj::Unknown { .. } | ProtocolProj::Http1 { .. } => false,
         };
         if activity.is_busy() {
-            Phase::Busy
+            HttpPhase::Busy
         } else if is_http2 {
-            Phase::Idle
+            HttpPhase::Idle
         } else if activity.has_bytes() {
-            Phase::Head
+            HttpPhase::Head
         } else if activity.begun() == 0 {
-            Phase::New
+            HttpPhase::New
         } else {
-            Phase::Idle
+            HttpPhase::Idle
         }
     }
 
@@ -241,18 +241,18 @@ where
             let (when, step) = next_step(*this.course, phase, since, this.settings);
             ready!(this.watch.poll(when, cx));
             match step {
-                Step::Leave => {
+                LimitStep::Leave => {
                     *this.course = Course::Leaving(time::now());
                     if !this.protocol.as_mut().leave() {
                         return Poll::Ready(Ok(()));
                     }
                 }
-                Step::Close => return Poll::Ready(Ok(())),
-                Step::Fail(text) => {
+                LimitStep::Close => return Poll::Ready(Ok(())),
+                LimitStep::Fail(text) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)));
                 }
-                Step::LastLook => *this.course = Course::Asked(time::now(), Look::Last),
-                Step::LookAgain => this.watch.look_again(),
+                LimitStep::LastLook => *this.course = Course::Asked(time::now(), Look::Last),
+                LimitStep::LookAgain => this.watch.look_again(),
             }
         }
     }
@@ -274,7 +274,7 @@ impl When {
 }
 
 /// What happens then.
-enum Step {
+enum LimitStep {
     Leave,
     LastLook,
     Close,
@@ -283,50 +283,65 @@ enum Step {
     LookAgain,
 }
 
-fn next_step(course: Course, phase: Phase, since: Instant, settings: &Settings) -> (When, Step) {
+fn next_step(
+    course: Course,
+    phase: HttpPhase,
+    since: Instant,
+    settings: &Settings,
+) -> (When, LimitStep) {
     match (course, phase) {
-        (Course::Staying, Phase::New) => (When::after(since, settings.header_timeout), Step::Close),
-        (Course::Staying, Phase::Head) => (
+        (Course::Staying, HttpPhase::New) => (
             When::after(since, settings.header_timeout),
-            Step::Fail("the client did not send a complete request head in time (header_timeout)"),
+            LimitStep::Close,
+        ),
+        (Course::Staying, HttpPhase::Head) => (
+            When::after(since, settings.header_timeout),
+            LimitStep::Fail(
+                "the client did not send a complete request head in time (header_timeout)",
+            ),
         ),
         // The end of an HTTP/2 stream need not wake the task of its connection.
-        (Course::Staying, Phase::Busy) => {
-            (When::after(since, settings.idle_timeout), Step::LookAgain)
+        (Course::Staying, HttpPhase::Busy) => (
+            When::after(since, settings.idle_timeout),
+            LimitStep::LookAgain,
+        ),
+        (Course::Staying, HttpPhase::Idle) => {
+            (When::after(since, settings.idle_timeout), LimitStep::Leave)
         }
-        (Course::Staying, Phase::Idle) => (When::after(since, settings.idle_timeout), Step::Leave),
-        (Course::Asked(..), Phase::Busy) => (When::Now, Step::Leave),
-        (Course::Asked(asked, look), Phase::New | Phase::Idle) => {
+        (Course::Asked(..), HttpPhase::Busy) => (When::Now, LimitStep::Leave),
+        (Course::Asked(asked, look), HttpPhase::New | HttpPhase::Idle) => {
             let step = match look {
-                Look::First => Step::LastLook,
-                Look::Last => Step::Leave,
+                Look::First => LimitStep::LastLook,
+                Look::Last => LimitStep::Leave,
             };
             (When::after(asked, LAST_LOOK), step)
         }
-        (Course::Asked(asked, _), Phase::Head) => (
+        (Course::Asked(asked, _), HttpPhase::Head) => (
             When::after(asked, HEAD_AT_SHUTDOWN),
-            Step::Fail("the server shut down before the client had sent a complete request head"),
+            LimitStep::Fail(
+                "the server shut down before the client had sent a complete request head",
+            ),
         ),
-        (Course::Leaving(_), Phase::Busy) => (When::Never, Step::LookAgain),
+        (Course::Leaving(_), HttpPhase::Busy) => (When::Never, LimitStep::LookAgain),
         (Course::Leaving(left), _) => (
             When::after(left.max(since), settings.header_timeout),
-            Step::Fail("the client did not close a connection that the server had ended"),
+            LimitStep::Fail("the client did not close a connection that the server had ended"),
         ),
     }
 }
 
 /// The signals to end: the shutdown of the loop, and [`HttpHandle::stop`](super::HttpHandle::stop).
-struct Signals {
+struct EndSignals {
     shutdown: ShutdownRequested,
     stop: Option<StopSignal>,
     /// The waker that both know.
     registered: Option<Waker>,
 }
 
-impl Signals {
+impl EndSignals {
     #[track_caller]
-    fn new(stop: Option<StopSignal>) -> Signals {
-        Signals {
+    fn new(stop: Option<StopSignal>) -> EndSignals {
+        EndSignals {
             shutdown: shutdown_requested(),
             stop,
             registered: None,
@@ -354,22 +369,22 @@ impl Signals {
 }
 
 /// Since when the connection is in its phase, and the timer of its deadline.
-struct Watch {
+struct LimitWatch {
     /// `None` before the first poll.
-    seen: Option<(Phase, u64, Instant)>,
+    seen: Option<(HttpPhase, u64, Instant)>,
     timer: Option<Sleep>,
 }
 
-impl Watch {
-    fn new() -> Watch {
-        Watch {
+impl LimitWatch {
+    fn new() -> LimitWatch {
+        LimitWatch {
             seen: None,
             timer: None,
         }
     }
 
     /// Returns when the phase began. `begun` tells apart two equal phases with a request in between.
-    fn since(&mut self, phase: Phase, begun: u64) -> Instant {
+    fn since(&mut self, phase: HttpPhase, begun: u64) -> Instant {
         match self.seen {
             Some((seen, count, since)) if seen == phase && count == begun => since,
             _ => {

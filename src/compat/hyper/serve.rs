@@ -21,7 +21,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use hyper_util::service::TowerToHyperService;
 
-use crate::compat::hyper::activity::Activity;
+use crate::compat::hyper::activity::HttpActivity;
 use crate::compat::hyper::connection::Connection;
 use crate::compat::hyper::listen::Listen;
 use crate::compat::hyper::rt::LocalExecutor;
@@ -188,10 +188,10 @@ pub struct Http {
     settings: Settings,
     nodelay: bool,
     peer_extension: bool,
-    on_error: Option<Arc<ErrorHook>>,
+    on_error: Option<Arc<HttpErrorHook>>,
 }
 
-type ErrorHook = dyn Fn(&io::Error, SocketAddr) + Send + Sync;
+type HttpErrorHook = dyn Fn(&io::Error, SocketAddr) + Send + Sync;
 
 impl Http {
     /// The default settings.
@@ -336,7 +336,7 @@ impl Http {
             }
             let service = Tracked {
                 service: services.here(),
-                activity: Arc::new(Activity::default()),
+                activity: Arc::new(HttpActivity::default()),
                 peer: peer_extension.then_some(peer),
                 location,
             };
@@ -442,7 +442,7 @@ impl Http {
         let checked = self.settings.check();
         let service = Tracked {
             service: Rc::new(service),
-            activity: Arc::new(Activity::default()),
+            activity: Arc::new(HttpActivity::default()),
             peer: None,
             location: Location::caller(),
         };

@@ -15,10 +15,10 @@ use crate::sync::Mutex;
 pub(super) struct Services<N, S> {
     factory: N,
     /// By the index of the loop. The value is `None` until the factory has returned.
-    slots: Mutex<Vec<Option<Slot<S>>>>,
+    slots: Mutex<Vec<Option<ServiceSlot<S>>>>,
 }
 
-type Slot<S> = LoopBound<Option<Rc<S>>>;
+type ServiceSlot<S> = LoopBound<Option<Rc<S>>>;
 
 impl<N, S> Services<N, S>
 where
@@ -45,7 +45,7 @@ where
         made
     }
 
-    fn slot(&self, here: &EventLoop) -> Slot<S> {
+    fn slot(&self, here: &EventLoop) -> ServiceSlot<S> {
         let index = here.index();
         let mut slots = self.slots.lock();
         if slots.len() <= index {

@@ -17,7 +17,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::Service;
 use hyper::{Request, Response, StatusCode};
 
-use crate::compat::hyper::activity::{Activity, OpenRequest};
+use crate::compat::hyper::activity::{HttpActivity, OpenRequest};
 use crate::event_loop::context;
 use crate::panic::PanicSite;
 use crate::sync::Arc;
@@ -50,7 +50,7 @@ pub struct Peer(pub SocketAddr);
 #[derive(Debug)]
 pub(super) struct Tracked<S> {
     pub(super) service: Rc<S>,
-    pub(super) activity: Arc<Activity>,
+    pub(super) activity: Arc<HttpActivity>,
     /// Inserted into each request.
     pub(super) peer: Option<SocketAddr>,
     /// Where the server was started, for reports of panics.

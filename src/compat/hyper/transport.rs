@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
-use crate::compat::hyper::activity::Activity;
+use crate::compat::hyper::activity::HttpActivity;
 use crate::sync::Arc;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -30,14 +30,14 @@ pub(super) enum Version {
 #[derive(Debug)]
 pub(super) struct Transport<I> {
     io: I,
-    activity: Arc<Activity>,
+    activity: Arc<HttpActivity>,
     ahead: Vec<u8>,
     /// How many bytes of `ahead` have been returned.
     returned: usize,
 }
 
 impl<I> Transport<I> {
-    pub(super) fn new(io: I, activity: Arc<Activity>) -> Transport<I> {
+    pub(super) fn new(io: I, activity: Arc<HttpActivity>) -> Transport<I> {
         Transport {
             io,
             activity,

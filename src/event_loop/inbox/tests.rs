@@ -68,7 +68,10 @@ fn one_ring_per_sleep_whatever_the_number_of_producers() {
             Some(Ring::NotNeeded)
         );
     }
-    assert_eq!(inbox.push_wake(12, Sender::Outside), Ok(Ring::NotNeeded));
+    assert_eq!(
+        inbox.push_wake(12, WakeSender::Outside),
+        Ok(Ring::NotNeeded)
+    );
     assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
     let batch = drain(&inbox);
     assert_eq!(batch.main, (1..=12).collect::<Vec<_>>());
@@ -160,11 +163,11 @@ fn the_gate_refuses_new_items_first_and_wakes_last() {
     let inbox = inbox();
     set(&inbox, Door::Draining);
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
-    assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::NotNeeded));
+    assert_eq!(inbox.push_wake(2, WakeSender::Outside), Ok(Ring::NotNeeded));
     assert!(!set_if_empty(&inbox, Door::Closed), "a wake is queued");
     assert_eq!(drain(&inbox).main, [2]);
     assert!(set_if_empty(&inbox, Door::Closed));
-    assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
+    assert_eq!(inbox.push_wake(3, WakeSender::Outside), Err(3));
     assert_eq!(inbox.post('x', Urgency::Now), Ring::NotNeeded);
     assert_eq!(inbox.accepted(), 0);
 }
@@ -181,9 +184,9 @@ fn a_refused_item_is_never_constructed() {
 fn a_ring_that_failed_is_tried_again_by_the_next_producer() {
     let inbox = inbox();
     assert!(inbox.try_sleep(None));
-    assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::Needed));
+    assert_eq!(inbox.push_wake(1, WakeSender::Outside), Ok(Ring::Needed));
     inbox.ring_failed();
-    assert_eq!(inbox.push_wake(2, Sender::Outside), Ok(Ring::Needed));
+    assert_eq!(inbox.push_wake(2, WakeSender::Outside), Ok(Ring::Needed));
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn it_counts_new_items_and_not_wakes() {
     ] {
         assert!(inbox.push_new_with(lane, urgency, || 1).is_some());
     }
-    assert!(inbox.push_wake(1, Sender::Outside).is_ok());
+    assert!(inbox.push_wake(1, WakeSender::Outside).is_ok());
     assert_eq!(inbox.accepted(), 3);
     set(&inbox, Door::Draining);
     assert_eq!(inbox.push_new_with(Lane::Main, Urgency::Now, || 1), None);
@@ -224,7 +227,7 @@ fn a_loop_that_is_awake_is_not_rung() {
     let inbox = inbox();
     assert!(inbox.try_sleep(None));
     inbox.awake();
-    assert_eq!(inbox.push_wake(1, Sender::Outside), Ok(Ring::NotNeeded));
+    assert_eq!(inbox.push_wake(1, WakeSender::Outside), Ok(Ring::NotNeeded));
     assert_eq!(inbox.rings.get(), 0);
 }
 
@@ -238,7 +241,7 @@ fn an_item_in_either_lane_keeps_the_gate_where_it_is() {
         assert!(inbox.push_new_with(lane, Urgency::Now, || 2).is_some());
         drain(&inbox);
         assert!(set_if_empty(&inbox, Door::Draining) && set_if_empty(&inbox, Door::Closed));
-        assert_eq!(inbox.push_wake(3, Sender::Outside), Err(3));
+        assert_eq!(inbox.push_wake(3, WakeSender::Outside), Err(3));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::event_loop::context;
 use crate::event_loop::local::AtShutdown;
 use crate::group::core::GroupCore;
 use crate::net::server::handlers::Handlers;
-use crate::net::server::hooks::{ConnectionEnd, Hooks, Watch};
+use crate::net::server::hooks::{ConnectionEnd, ConnectionWatch, ServerHooks};
 use crate::net::server::limits::{TimeLimits, TimeWatch};
 use crate::net::server::listener::Listener;
 use crate::net::server::open::OpenKey;
@@ -30,7 +30,7 @@ pub(super) struct ServerCore<P> {
     /// `None` only during the drop.
     handlers: Option<P>,
     pub(super) state: Arc<ServerState>,
-    pub(super) hooks: Hooks,
+    pub(super) hooks: ServerHooks,
     limits: TimeLimits,
     /// Whether reads end with the shutdown of their loop.
     end_reads: bool,
@@ -46,7 +46,7 @@ impl<P> ServerCore<P> {
     pub(super) fn new(
         handlers: P,
         lifetime: Arc<Lifetime>,
-        hooks: Hooks,
+        hooks: ServerHooks,
         limits: TimeLimits,
         workers: Weak<GroupCore>,
         location: &'static Location<'static>,
@@ -190,7 +190,7 @@ pub(super) struct ServedConnection<P> {
     core: Option<Arc<ServerCore<P>>>,
     loop_index: usize,
     key: OpenKey,
-    watch: Option<Box<Watch>>,
+    watch: Option<Box<ConnectionWatch>>,
 }
 
 impl<P> ServedConnection<P> {

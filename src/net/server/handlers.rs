@@ -18,7 +18,7 @@ use crate::event_loop::context;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::local::Local;
 use crate::event_loop::shared::{Message, Shared};
-use crate::net::server::hooks::Hooks;
+use crate::net::server::hooks::ServerHooks;
 use crate::net::server::outcome::ErrorRef;
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::panic::PanicSite;
@@ -75,7 +75,7 @@ pub(super) struct LoopHandlers<H> {
     /// By the index of the loop.
     slots: Box<[LoopSlot]>,
     lifetime: Arc<Lifetime>,
-    hooks: Hooks,
+    hooks: ServerHooks,
     /// Where the server was started.
     location: &'static Location<'static>,
 }
@@ -108,7 +108,7 @@ impl<H: 'static> LoopHandlers<H> {
         factory: Box<Factory<H>>,
         loops: &[EventLoop],
         lifetime: Arc<Lifetime>,
-        hooks: Hooks,
+        hooks: ServerHooks,
         location: &'static Location<'static>,
     ) -> LoopHandlers<H> {
         let slot = |one: &EventLoop| LoopSlot {

@@ -19,18 +19,18 @@ type ConnectionHook = dyn Fn(&ConnectionEvent<'_>) + Send + Sync;
 
 /// The hooks of a server.
 #[derive(Clone, Default)]
-pub(super) struct Hooks {
+pub(super) struct ServerHooks {
     pub(super) on_error: Option<Arc<ErrorHook>>,
     pub(super) on_connection: Option<Arc<ConnectionHook>>,
 }
 
-impl Hooks {
+impl ServerHooks {
     /// Begins to watch a connection, if there is a hook.
-    pub(super) fn watch(&self, peer: Option<SocketAddr>) -> Option<Box<Watch>> {
+    pub(super) fn watch(&self, peer: Option<SocketAddr>) -> Option<Box<ConnectionWatch>> {
         if self.on_error.is_none() && self.on_connection.is_none() {
             return None;
         }
-        let watch = Watch {
+        let watch = ConnectionWatch {
             peer,
             start: sync::now(),
         };
@@ -39,7 +39,7 @@ impl Hooks {
     }
 
     /// Reports the error of a handler, or of a factory.
-    pub(super) fn error(&self, watch: Option<&Watch>, error: ErrorRef<'_>) {
+    pub(super) fn error(&self, watch: Option<&ConnectionWatch>, error: ErrorRef<'_>) {
         if let (Some(hook), Some(here)) = (&self.on_error, EventLoop::current()) {
             let error = ServeError {
                 error,
@@ -53,11 +53,11 @@ impl Hooks {
     }
 
     /// Reports the end of a connection.
-    pub(super) fn ended(&self, watch: &Watch, how: ConnectionEnd) {
+    pub(super) fn ended(&self, watch: &ConnectionWatch, how: ConnectionEnd) {
         self.tell(watch, Some((how, watch.start.elapsed())));
     }
 
-    fn tell(&self, watch: &Watch, end: Option<(ConnectionEnd, Duration)>) {
+    fn tell(&self, watch: &ConnectionWatch, end: Option<(ConnectionEnd, Duration)>) {
         if let (Some(hook), Some(here)) = (&self.on_connection, EventLoop::current()) {
             let event = ConnectionEvent {
                 peer: watch.peer,
@@ -71,7 +71,7 @@ impl Hooks {
     }
 }
 
-impl fmt::Debug for Hooks {
+impl fmt::Debug for ServerHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hooks")
             .field("on_error", &self.on_error.is_some())
@@ -82,7 +82,7 @@ impl fmt::Debug for Hooks {
 
 /// A connection that hooks are told about.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ConnectionWatch {
     peer: Option<SocketAddr>,
     start: Instant,
 }

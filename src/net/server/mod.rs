@@ -39,7 +39,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use crate::group::handle::EventLoopGroup;
-use crate::net::server::hooks::Hooks;
+use crate::net::server::hooks::ServerHooks;
 use crate::net::server::limits::TimeLimits;
 use crate::net::server::listener::{ListenSettings, check_listening, invalid};
 use crate::net::tcp::TcpListener;
@@ -109,7 +109,7 @@ pub use report::ServerReport;
 #[derive(Debug)]
 #[must_use = "a server does nothing until serve"]
 pub struct Server<L: Listener = TcpListener> {
-    source: Source<L>,
+    source: ListenerSource<L>,
     boss: Option<EventLoopGroup>,
     workers: Option<EventLoopGroup>,
     listen: ListenSettings,
@@ -117,12 +117,12 @@ pub struct Server<L: Listener = TcpListener> {
     accept_rate: Option<u32>,
     limits: TimeLimits,
     end_reads: bool,
-    hooks: Hooks,
+    hooks: ServerHooks,
 }
 
 /// Where the listener comes from.
 #[derive(Debug)]
-enum Source<L: Listener> {
+enum ListenerSource<L: Listener> {
     /// `serve` creates it.
     Bind(L::Place),
     Existing(Existing<L>),
@@ -172,7 +172,7 @@ impl Server {
                 "there is no address to listen on: the list is empty",
             ));
         }
-        Ok(Server::of(Source::Bind(addresses)))
+        Ok(Server::of(ListenerSource::Bind(addresses)))
     }
 
     /// As [`Server::new`]: it has never bound anything.
@@ -216,7 +216,7 @@ impl Server {
     pub fn from_listener<S: IntoListener>(listener: S) -> io::Result<Server<S::Listener>> {
         check_listening(&listener)?;
         let listener = listener.into_listener()?;
-        Ok(Server::of(Source::Existing(Existing(listener))))
+        Ok(Server::of(ListenerSource::Existing(Existing(listener))))
     }
 
     /// Serves the connections of a TCP listener that another process has created: a service manager, or the
@@ -247,7 +247,7 @@ impl Server {
     /// ```
     pub fn from_fd(fd: OwnedFd) -> io::Result<Server> {
         let listener = listener::tcp_listener(fd)?;
-        Ok(Server::of(Source::Existing(Existing(listener))))
+        Ok(Server::of(ListenerSource::Existing(Existing(listener))))
     }
 
     /// Serves the connections of a TCP listener that is the standard input of this process.
@@ -312,7 +312,7 @@ impl Server<UnixListener> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn unix(path: impl Into<PathBuf>) -> Server<UnixListener> {
-        Server::of(Source::Bind(path.into()))
+        Server::of(ListenerSource::Bind(path.into()))
     }
 
     /// As [`Server::from_fd`], for a Unix listener.
@@ -332,12 +332,12 @@ impl Server<UnixListener> {
     /// ```
     pub fn unix_from_fd(fd: OwnedFd) -> io::Result<Server<UnixListener>> {
         let listener = listener::unix_listener(fd)?;
-        Ok(Server::of(Source::Existing(Existing(listener))))
+        Ok(Server::of(ListenerSource::Existing(Existing(listener))))
     }
 }
 
 impl<L: Listener> Server<L> {
-    fn of(source: Source<L>) -> Server<L> {
+    fn of(source: ListenerSource<L>) -> Server<L> {
         Server {
             source,
             boss: None,
@@ -347,7 +347,7 @@ impl<L: Listener> Server<L> {
             accept_rate: None,
             limits: TimeLimits::default(),
             end_reads: true,
-            hooks: Hooks::default(),
+            hooks: ServerHooks::default(),
         }
     }
 }

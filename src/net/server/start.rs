@@ -20,7 +20,7 @@ use crate::net::server::handlers::{Handlers, LoopHandlers, SharedHandler};
 use crate::net::server::listener::{Listener, invalid};
 use crate::net::server::outcome::Outcome;
 use crate::net::server::state::{Lifetime, ServerState};
-use crate::net::server::{Existing, Server, Source};
+use crate::net::server::{Existing, ListenerSource, Server};
 use crate::sync::Arc;
 
 #[cfg(doc)]
@@ -175,8 +175,8 @@ impl<L: Listener> Server<L> {
             (vec![boss.next().clone()], WorkerChoice::next_of(&workers))
         };
         let listeners = match self.source {
-            Source::Bind(place) => L::listen(&place, &self.listen, acceptor_loops.len())?,
-            Source::Existing(Existing(listener)) => {
+            ListenerSource::Bind(place) => L::listen(&place, &self.listen, acceptor_loops.len())?,
+            ListenerSource::Existing(Existing(listener)) => {
                 self.listen.options.apply(&SockRef::from(&listener))?;
                 vec![listener]
             }
@@ -257,7 +257,7 @@ impl<L: Listener> Server<L> {
                 return Err(invalid(text));
             }
         }
-        if let Source::Existing(_) = self.source {
+        if let ListenerSource::Existing(_) = self.source {
             if listen.backlog.is_some() {
                 return Err(invalid(
                     "backlog comes too late for an existing listener: pass it to listen",
