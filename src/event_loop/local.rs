@@ -333,8 +333,8 @@ impl Local {
         !requests.is_empty() && requests.look(runnable.metadata().target())
     }
 
-    /// Serves a request; on the loop's own thread.
-    pub(crate) fn serve(&self, request: Request) {
+    /// Serves a request of a task of this loop, perhaps while it is polled.
+    fn serve(&self, request: Request) {
         let address = request.target.address;
         self.requests.borrow_mut().add(request);
         self.update_flags();
@@ -373,7 +373,29 @@ impl Local {
         let requests = guard.edit(|life| std::mem::take(&mut life.requests));
         drop(guard);
         for request in requests {
-            self.serve(request);
+            self.serve_now(request);
+        }
+    }
+
+    /// Serves a request between two tasks. A task that waits is cancelled here and now: what its canceller
+    /// submits next comes after that.
+    fn serve_now(&self, request: Request) {
+        let address = request.target.address;
+        self.requests.borrow_mut().add(request);
+        self.update_flags();
+        let waker = self.live.borrow_mut().find(address);
+        let outer = self.waking.replace(Waking::ToDrop);
+        waker.into_iter().for_each(Waker::wake);
+        self.waking.set(outer);
+        let runnable = self.to_drop.borrow_mut().pop_back();
+        match runnable {
+            // It is queued, or about to be: it is looked at when its turn comes.
+            None => {}
+            Some(runnable) if self.is_to_be_aborted(&runnable) => {
+                cancel_task(runnable, CancelReason::Aborted);
+            }
+            // It is only watched, or another task has the address by now: a poll without a reason.
+            Some(runnable) => self.run.borrow_mut().push_back(runnable),
         }
     }
 

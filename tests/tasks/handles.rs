@@ -830,3 +830,25 @@ fn a_task_that_a_refused_one_aborts_in_its_first_poll_ends() {
     test.run_until_stalled();
     assert!(slot.lock().unwrap().as_ref().unwrap().is_finished());
 }
+
+#[test]
+fn what_a_canceller_submits_next_runs_after_the_cancellation() {
+    within(|| {
+        let (_group, ev) = one_loop();
+        for round in 0..500 {
+            let dropped = DropCount::new();
+            let guard = dropped.guard();
+            let task = ev.spawn(async move {
+                let _guard = guard;
+                pending::<()>().await;
+            });
+            flush(&ev);
+            // Abort and closure are in one batch: the loop is busy.
+            let release = stall(&ev);
+            task.abort();
+            let seen = ev.submit(move || dropped.get());
+            release.open();
+            assert_eq!(block_on(seen).unwrap(), 1, "round {round}");
+        }
+    });
+}
