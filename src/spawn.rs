@@ -139,7 +139,7 @@ where
         }
     });
     match made {
-        Some((task, None)) => JoinHandle::of_task(task),
+        Some((task, None)) => JoinHandle::new(task),
         Some((task, Some(runnable))) => enqueue_or_refuse(task, runnable, location),
         // The thread-locals of the loop are destroyed: one of its tasks ends the process.
         None => no_context("spawn_local"),
@@ -148,11 +148,15 @@ where
 
 /// Queues a task on a loop that is closed or has a limit, or refuses it.
 #[cold]
-fn enqueue_or_refuse<T>(task: Task<T>, runnable: Runnable, location: Caller) -> JoinHandle<T> {
+fn enqueue_or_refuse<T: 'static>(
+    task: Task<T>,
+    runnable: Runnable,
+    location: Caller,
+) -> JoinHandle<T> {
     let home = context::with_local(|local| Arc::clone(&local.shared));
     let home = home.expect("the task was made on this loop");
     match home.enqueue_made(runnable, Lane::Main, Urgency::Now) {
-        Ok(()) => JoinHandle::of_task(task),
+        Ok(()) => JoinHandle::new(task),
         Err(reason) => {
             home.note_refusal(reason, location);
             JoinHandle::refused(reason)
@@ -210,7 +214,7 @@ where
             home.note_refusal(reason, location);
             Err(Rejected::new(future, reason))
         }
-        (_, Some(task), _) => Ok(JoinHandle::of_task(task)),
+        (_, Some(task), _) => Ok(JoinHandle::new(task)),
         (_, None, _) => unreachable!("a future that was taken has become a task"),
     }
 }

@@ -10,41 +10,40 @@ use std::task::{Context, Poll};
 use async_task::Builder;
 
 use crate::error::Caller;
+use crate::event_loop::shared::Runnable;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
+use crate::task::Task;
 use crate::task::abort::JobControl;
 use crate::task::harness::TaskOutcome;
-use crate::task::join::JobTask;
 use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::unwind::{contain, contain_drop};
-
-/// A job that is ready to run.
-pub(crate) type JobRunnable = async_task::Runnable<Arc<JobControl>>;
 
 /// Creates a job from a closure.
 pub(crate) fn new<F, T>(
     call: F,
     location: Caller,
     count: impl Fn(JobEnd) + Send + 'static,
-) -> (JobRunnable, JobTask<T>)
+) -> (Runnable, Task<T>)
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let control = Arc::new(JobControl::new());
+    let control = JobControl::new();
+    let meta = control.meta();
     let job = Job {
         call: Some(call),
         location,
-        control: Arc::clone(&control),
+        control,
         count,
     };
     // A polled job is finished, and any other is already in the queue: the schedule function never has
     // anything to do.
-    Builder::new().metadata(control).spawn(|_| job, drop)
+    Builder::new().metadata(meta).spawn(|_| job, drop)
 }
 
 /// Cancels a job that has not begun: its group ends.
-pub(crate) fn cancel(runnable: JobRunnable) {
+pub(crate) fn cancel(runnable: Runnable) {
     let special = SpecialPoll::Cancel(CancelReason::Ended);
     this_thread::set_special_poll(Some(special));
     runnable.run();

@@ -17,9 +17,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use crate::blocking::job::{self, JobEnd, JobRunnable};
+use crate::blocking::job::{self, JobEnd};
 use crate::blocking::pool_state::{PoolState, ShutdownPhase};
 use crate::error::{Caller, RejectReason, Rejected};
+use crate::event_loop::shared::Runnable;
 use crate::event_loop::state::{LoopState, StateCell};
 use crate::event_loop::terms::ShutdownRequest;
 use crate::report::{EndCause, LoopReport};
@@ -132,7 +133,7 @@ impl Pool {
         inner.queue.push_back(runnable);
         drop(inner);
         self.changed.notify_one();
-        Ok(JoinHandle::of_job(task))
+        Ok(JoinHandle::new(task))
     }
 
     /// Makes sure that a thread will run one more job; returns with the lock held.
@@ -256,7 +257,7 @@ impl Pool {
 
     /// Closes the pool if its shutdown terms are met; returns the jobs that this cancels, for
     /// [`Pool::drop_cancelled`] once the lock is released.
-    fn close_if_due(&self, inner: &mut PoolState) -> VecDeque<JobRunnable> {
+    fn close_if_due(&self, inner: &mut PoolState) -> VecDeque<Runnable> {
         if inner.cause.is_some() {
             return VecDeque::new();
         }
@@ -277,7 +278,7 @@ impl Pool {
     }
 
     /// Drops cancelled jobs, without the lock: their destructors are user code.
-    fn drop_cancelled(&self, jobs: VecDeque<JobRunnable>) {
+    fn drop_cancelled(&self, jobs: VecDeque<Runnable>) {
         if jobs.is_empty() {
             return;
         }

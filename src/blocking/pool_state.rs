@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use crate::blocking::job::JobRunnable;
 use crate::clock::earlier;
+use crate::event_loop::shared::Runnable;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownTerms};
 use crate::report::{EndCause, Figures};
 use crate::sync::Arc;
@@ -21,7 +21,7 @@ const MAX_EMPTY_CAPACITY: usize = 1024;
 /// The state of a pool.
 #[derive(Default)]
 pub(super) struct PoolState {
-    pub(super) queue: VecDeque<JobRunnable>,
+    pub(super) queue: VecDeque<Runnable>,
     /// Workers that wait for a job, or were started and have not checked the queue yet.
     pub(super) idle: usize,
     /// All workers.
@@ -60,7 +60,7 @@ impl PoolState {
     }
 
     /// Removes the oldest queued job.
-    pub(super) fn next_job(&mut self) -> Option<JobRunnable> {
+    pub(super) fn next_job(&mut self) -> Option<Runnable> {
         let job = self.queue.pop_front();
         if self.queue.is_empty() && self.queue.capacity() > MAX_EMPTY_CAPACITY {
             self.queue = VecDeque::new();

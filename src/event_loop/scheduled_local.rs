@@ -194,7 +194,7 @@ impl EventLoop {
         }
         let (runnable, task) = task::new_local(shared, future, location);
         match shared.enqueue_made(runnable, lane, Urgency::Now) {
-            Ok(()) => JoinHandle::of_task(task),
+            Ok(()) => JoinHandle::new(task),
             Err(reason) => {
                 shared.note_refusal(reason, location);
                 JoinHandle::refused(reason)
@@ -208,7 +208,10 @@ impl EventLoop {
         reason: RejectReason,
         future: F,
         location: &'static Location<'static>,
-    ) -> JoinHandle<F::Output> {
+    ) -> JoinHandle<F::Output>
+    where
+        F::Output: 'static,
+    {
         let shared = self.shared();
         shared.note_refusal(reason, location);
         let site = PanicSite::Destructor;

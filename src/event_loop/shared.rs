@@ -42,15 +42,21 @@ use crate::waiters::EventWaiters;
 /// A task that is ready to be polled.
 pub(crate) type Runnable = async_task::Runnable<TaskMeta>;
 
-/// The metadata of a task: the loop that it belongs to, and its id.
+/// The metadata of a task: what it belongs to, and its id.
+///
+/// It belongs to a loop. A job of a blocking group is a task as well, and so is one that was refused.
 ///
 /// Twelve bytes with an alignment of four: together with async-task's own flag they take the room of two
 /// words. A pointer to the loop and nothing else would take as much.
 #[derive(Debug)]
 pub(crate) struct TaskMeta {
+    /// The number of a loop; or of a job, with [`JOB`]; or zero.
     home: u32,
     id: [u32; 2],
 }
+
+/// Marks the number of a job.
+const JOB: u32 = 1 << 31;
 
 impl TaskMeta {
     /// The metadata of a new task of a loop.
@@ -62,6 +68,15 @@ impl TaskMeta {
         }
     }
 
+    /// The metadata of a job with this number and id.
+    pub(crate) fn of_job(number: u32, id: TaskId) -> TaskMeta {
+        debug_assert!(number & JOB == 0, "so many jobs do not fit in memory");
+        TaskMeta {
+            home: number | JOB,
+            id: id.to_halves(),
+        }
+    }
+
     /// The metadata of a task that is never scheduled.
     pub(crate) fn of_no_loop() -> TaskMeta {
         TaskMeta {
@@ -70,14 +85,29 @@ impl TaskMeta {
         }
     }
 
-    /// The number of the task's loop.
+    pub(crate) fn is_of_no_loop(&self) -> bool {
+        self.home == 0
+    }
+
+    /// The number of the task's loop; not that of a loop if it has none.
     #[inline]
     pub(crate) fn home(&self) -> u32 {
         self.home
     }
 
+    /// The number of the job, if it is one.
+    pub(crate) fn job(&self) -> Option<u32> {
+        (self.home & JOB != 0).then_some(self.home & !JOB)
+    }
+
     pub(crate) fn id(&self) -> TaskId {
-        TaskId::from_halves(self.id).expect("a task has an id")
+        self.try_id().expect("a task has an id")
+    }
+
+    /// As [`TaskMeta::id`], for a caller that need not know that there is one.
+    #[inline]
+    pub(crate) fn try_id(&self) -> Option<TaskId> {
+        TaskId::from_halves(self.id)
     }
 
     /// What a loop needs to find the task.

@@ -68,7 +68,7 @@ impl EventLoop {
         let shared = self.shared();
         let (runnable, task) = task::new_send(shared, future, origin);
         match shared.enqueue_made(runnable, lane, urgency) {
-            Ok(()) => JoinHandle::of_task(task),
+            Ok(()) => JoinHandle::new(task),
             Err(reason) => {
                 shared.note_refusal(reason, location);
                 JoinHandle::refused(reason)
@@ -412,7 +412,7 @@ impl EventLoop {
         let make = || {
             let future = wrap(value.take().expect("the value is wrapped once"));
             let (runnable, task) = task::new_send(self.shared(), future, origin);
-            handle = Some(JoinHandle::of_task(task));
+            handle = Some(JoinHandle::new(task));
             runnable
         };
         match self.shared().enqueue(lane, urgency, make) {

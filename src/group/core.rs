@@ -162,7 +162,10 @@ impl GroupCore {
         &self,
         future: F,
         location: Caller,
-    ) -> JoinHandle<F::Output> {
+    ) -> JoinHandle<F::Output>
+    where
+        F::Output: 'static,
+    {
         self.end.termination.count_rejected();
         self.panics
             .drop(PanicSite::Destructor, Some(location), future);

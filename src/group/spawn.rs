@@ -123,7 +123,7 @@ impl<V> Refused<'_, V> {
 
     /// Drops the value; the handle carries the reason.
     #[cold]
-    pub(crate) fn into_handle<T>(self) -> JoinHandle<T> {
+    pub(crate) fn into_handle<T: 'static>(self) -> JoinHandle<T> {
         let reason = self.rejected.reason();
         let panics = &self.by.shared().panics;
         panics.drop(PanicSite::Destructor, Some(self.location), self.rejected);

@@ -9,6 +9,7 @@ use std::fmt;
 
 use crate::event_loop::context;
 use crate::event_loop::local::Local;
+use crate::event_loop::number::{Number, Numbered};
 use crate::event_loop::requests::{EndFlag, Request, Wish};
 use crate::event_loop::shared::{LOOPS, Shared, TaskMeta};
 use crate::sync::{Arc, AtomicBool, Ordering, Weak};
@@ -17,6 +18,9 @@ use crate::task_id::{AbortTarget, TaskId};
 impl TaskMeta {
     /// Aborts the task, which had not ended a moment ago.
     pub(crate) fn abort(&self) {
+        if let Some(job) = self.find_job() {
+            return job.abort();
+        }
         let Some(home) = LOOPS.find(self.home()) else {
             return; // it has ended with its loop
         };
@@ -28,6 +32,13 @@ impl TaskMeta {
             home.post_request(Request { target, wish });
         }
     }
+
+    /// The control of a job that has not ended.
+    fn find_job(&self) -> Option<Arc<JobControl>> {
+        // The id decides: the number may be another job's by now.
+        let found = self.job().and_then(|number| JOBS.find(number));
+        found.filter(|job| job.id == self.id())
+    }
 }
 
 /// Aborts a task of this thread's loop that has not ended.
@@ -38,28 +49,37 @@ fn abort_at_home(target: AbortTarget) {
     }
 }
 
+/// All jobs of the process that have not ended, by number.
+static JOBS: Numbered<JobControl> = Numbered::new();
+
 /// What the handle of a job shares with the job.
 #[derive(Debug)]
 pub(crate) struct JobControl {
+    number: Number<JobControl>,
     id: TaskId,
     aborted: AtomicBool,
     ended: AtomicBool,
 }
 
 impl JobControl {
-    pub(crate) fn new() -> JobControl {
-        JobControl {
+    pub(crate) fn new() -> Arc<JobControl> {
+        let control = Arc::new(JobControl {
+            number: JOBS.reserve(),
             id: TaskId::next(),
             aborted: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-        }
+        });
+        control.number.assign(&control);
+        control.number.release(); // another job may have it once this one is dropped
+        control
     }
 
-    pub(crate) fn id(&self) -> TaskId {
-        self.id
+    /// The metadata of the job's task.
+    pub(crate) fn meta(&self) -> TaskMeta {
+        TaskMeta::of_job(self.number.get(), self.id)
     }
 
-    pub(crate) fn abort(&self) {
+    fn abort(&self) {
         // Release pairs with the Acquire in `is_aborted`.
         self.aborted.store(true, Ordering::Release);
     }
@@ -107,7 +127,10 @@ enum AbortRepr {
 
 impl AbortHandle {
     /// The handle of a task that had not ended a moment ago.
-    pub(crate) fn of_task(meta: &TaskMeta) -> AbortHandle {
+    pub(crate) fn new(meta: &TaskMeta) -> AbortHandle {
+        if let Some(job) = meta.find_job() {
+            return AbortHandle(AbortRepr::Job(job));
+        }
         let Some(home) = LOOPS.find(meta.home()) else {
             return AbortHandle::of_ended(meta.id());
         };
@@ -122,10 +145,6 @@ impl AbortHandle {
             target,
             flag,
         })
-    }
-
-    pub(crate) fn of_job(control: &Arc<JobControl>) -> AbortHandle {
-        AbortHandle(AbortRepr::Job(Arc::clone(control)))
     }
 
     pub(crate) fn of_ended(id: TaskId) -> AbortHandle {

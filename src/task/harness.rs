@@ -16,12 +16,13 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::mem::needs_drop;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
-use crate::error::{Caller, JoinError, PanicRecord};
+use crate::error::{Caller, JoinError, PanicRecord, RejectReason};
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
@@ -241,26 +242,31 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
 /// The output of a task: a value, or a panic that is reported if it is not joined, or neither of them if the
 /// task was cancelled.
 ///
-/// async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
-pub(crate) struct TaskOutcome<T> {
-    /// `None` once it is taken.
-    value: Option<T>,
-    panic: Option<Box<Unjoined>>,
+/// - async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
+/// - A tag and a payload, no more: async-task copies an output several times between the poll and the join, in
+///   parts of other sizes than it was written in, and each copy waits for the one before.
+pub(crate) struct TaskOutcome<T>(OutcomeRepr<T>);
+
+enum OutcomeRepr<T> {
+    Value(T),
+    Panicked(Box<Unjoined>),
+    Refused(RejectReason),
+    /// Cancelled, or taken.
+    Nothing,
 }
 
 impl<T> TaskOutcome<T> {
+    #[inline]
     pub(crate) fn value(value: T) -> TaskOutcome<T> {
-        TaskOutcome {
-            value: Some(value),
-            panic: None,
-        }
+        TaskOutcome(OutcomeRepr::Value(value))
     }
 
     pub(crate) fn cancelled() -> TaskOutcome<T> {
-        TaskOutcome {
-            value: None,
-            panic: None,
-        }
+        TaskOutcome(OutcomeRepr::Nothing)
+    }
+
+    pub(crate) fn refused(reason: RejectReason) -> TaskOutcome<T> {
+        TaskOutcome(OutcomeRepr::Refused(reason))
     }
 
     #[cold]
@@ -274,45 +280,62 @@ impl<T> TaskOutcome<T> {
         let panics = panics.unwrap_or(PanicReporter::STDERR);
         panics.trace(PanicSite::Task, &payload, Some(location));
         let record = Some(Box::new(PanicRecord::new(payload, location, name)));
-        TaskOutcome {
-            value: None,
-            panic: Some(Box::new(Unjoined { record, panics })),
-        }
+        TaskOutcome(OutcomeRepr::Panicked(Box::new(Unjoined { record, panics })))
     }
 
-    /// Takes the result, for a join; by reference, since moving `self` would copy the value once more.
+    /// Takes the result, for a join.
     #[inline]
-    pub(crate) fn join(&mut self) -> Result<T, JoinError> {
-        match self.value.take() {
-            Some(value) => Ok(value),
-            None => Err(self.join_failure()),
-        }
-    }
-
-    #[cold]
-    fn join_failure(&mut self) -> JoinError {
-        match self.panic.take() {
-            None => JoinError::cancelled(),
-            Some(mut unjoined) => {
-                let record = unjoined.record.take().expect("the panic is taken once");
-                JoinError::panic(record)
-            }
+    pub(crate) fn join(mut self) -> Result<T, JoinError> {
+        match self.take() {
+            OutcomeRepr::Value(value) => Ok(value),
+            other => Err(other.join_failure()),
         }
     }
 
     /// Takes the value, if any; a panic is reported.
     pub(crate) fn value_or_report(mut self) -> Option<T> {
-        self.value.take()
+        match self.take() {
+            OutcomeRepr::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self) -> OutcomeRepr<T> {
+        std::mem::replace(&mut self.0, OutcomeRepr::Nothing)
+    }
+}
+
+impl<T> OutcomeRepr<T> {
+    #[cold]
+    fn join_failure(self) -> JoinError {
+        match self {
+            OutcomeRepr::Panicked(mut unjoined) => {
+                let record = unjoined.record.take().expect("the panic is taken once");
+                JoinError::panic(record)
+            }
+            OutcomeRepr::Refused(reason) => JoinError::rejected(reason),
+            OutcomeRepr::Value(_) | OutcomeRepr::Nothing => JoinError::cancelled(),
+        }
     }
 }
 
 impl<T> Drop for TaskOutcome<T> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(value) = self.value.take() {
-            if let Err(payload) = contain_drop(value) {
-                context::panics_in_drop().report(PanicSite::Destructor, payload, None);
+        // Values without a destructor need no protection from it.
+        if needs_drop::<T>() {
+            if let OutcomeRepr::Value(_) = self.0 {
+                drop_value(self.take());
             }
         }
+    }
+}
+
+/// Drops a value that was not joined.
+fn drop_value<T>(value: OutcomeRepr<T>) {
+    if let Err(payload) = contain_drop(value) {
+        context::panics_in_drop().report(PanicSite::Destructor, payload, None);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The handle of a task.
 //!
-//! - Two words: the rare variants carry no more than the common one.
+//! - Two words, which are passed in registers. A refused task is a task, too: one that has ended before it was
+//!   queued. So is a job of a blocking group. Only their metadata differ.
 //! - Dropping it detaches: the task runs on, its result is dropped, and a panic is reported.
 //! - It resolves whatever happens to the loop: completed, panicked, cancelled or refused.
 //! - It never closes its task: a task always ends with an outcome (see [`task`](super)), so polling one is
@@ -15,10 +16,10 @@ use std::task::{Context, Poll, Waker, ready};
 
 use crate::error::{JoinError, RejectReason};
 use crate::event_loop::context;
+use crate::event_loop::shared::TaskMeta;
 use crate::panic::PanicSite;
-use crate::sync::Arc;
 use crate::task::Task;
-use crate::task::abort::{AbortHandle, JobControl};
+use crate::task::abort::AbortHandle;
 use crate::task::harness::TaskOutcome;
 use crate::task_id::TaskId;
 use crate::this_thread;
@@ -46,36 +47,39 @@ use crate::unwind::{contain, contain_drop};
 /// # std::io::Result::Ok(())
 /// ```
 #[must_use = "dropping a JoinHandle detaches the task; use drop() to say so"]
-pub struct JoinHandle<T>(Repr<T>);
-
-enum Repr<T> {
-    Loop(Task<T>),
-    Job(JobTask<T>),
-    /// Boxed, to leave the others two plain words, which are moved as such.
-    Refused(Box<(RejectReason, TaskId)>),
-    /// The id of the task, in halves: copied, and not looked at.
-    Done([u32; 2]),
+pub struct JoinHandle<T> {
+    /// `None` once the result is taken.
+    task: Option<Task<T>>,
+    /// The id of the task, once the result is taken.
+    joined: Option<TaskId>,
 }
 
-/// The joinable side of a job of a blocking group.
-pub(crate) type JobTask<T> = async_task::Task<TaskOutcome<T>, Arc<JobControl>>;
-
 impl<T> JoinHandle<T> {
-    pub(crate) fn of_task(task: Task<T>) -> JoinHandle<T> {
-        JoinHandle(Repr::Loop(task))
+    #[inline]
+    pub(crate) fn new(task: Task<T>) -> JoinHandle<T> {
+        JoinHandle {
+            task: Some(task),
+            joined: None,
+        }
     }
 
-    pub(crate) fn of_job(job: JobTask<T>) -> JoinHandle<T> {
-        JoinHandle(Repr::Job(job))
-    }
-
-    pub(crate) fn refused(reason: RejectReason) -> JoinHandle<T> {
-        JoinHandle(Repr::Refused(Box::new((reason, TaskId::next()))))
+    /// The handle of a task that was refused: one that has ended before it was ever queued.
+    #[cold]
+    pub(crate) fn refused(reason: RejectReason) -> JoinHandle<T>
+    where
+        T: 'static,
+    {
+        let meta = TaskMeta::of_no_loop();
+        let outcome = async move { TaskOutcome::refused(reason) };
+        let builder = async_task::Builder::new().metadata(meta);
+        let (runnable, task) = builder.spawn_local(|_| outcome, drop);
+        runnable.run();
+        JoinHandle::new(task)
     }
 
     /// Whether the result has been taken: polling again would panic.
     pub(crate) fn is_joined(&self) -> bool {
-        matches!(self.0, Repr::Done(_))
+        self.task.is_none()
     }
 
     /// Returns the id of the task.
@@ -89,12 +93,11 @@ impl<T> JoinHandle<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn id(&self) -> TaskId {
-        match &self.0 {
-            Repr::Loop(task) => task.metadata().id(),
-            Repr::Job(job) => job.metadata().id(),
-            Repr::Refused(refused) => refused.1,
-            Repr::Done(id) => TaskId::from_halves(*id).expect("it had one"),
-        }
+        let id = match &self.task {
+            Some(task) => task.metadata().try_id(),
+            None => self.joined,
+        };
+        id.expect("a task has an id")
     }
 
     /// Says whether the task has ended, in whatever way, so that awaiting will not wait long.
@@ -111,11 +114,7 @@ impl<T> JoinHandle<T> {
     /// assert!(task.is_finished());
     /// ```
     pub fn is_finished(&self) -> bool {
-        match &self.0 {
-            Repr::Loop(task) => task.is_finished(),
-            Repr::Job(job) => job.is_finished(),
-            Repr::Refused(_) | Repr::Done(_) => true,
-        }
+        self.task.as_ref().is_none_or(Task::is_finished)
     }
 
     /// Cancels the task without waiting: its future is dropped soon, on its home loop.
@@ -140,10 +139,8 @@ impl<T> JoinHandle<T> {
     /// assert!(test.block_on(task).unwrap_err().is_cancelled());
     /// ```
     pub fn abort(&self) {
-        match &self.0 {
-            Repr::Loop(task) if !task.is_finished() => task.metadata().abort(),
-            Repr::Job(job) => job.metadata().abort(),
-            Repr::Loop(_) | Repr::Refused(_) | Repr::Done(_) => {}
+        if let Some(task) = self.unfinished() {
+            task.metadata().abort();
         }
     }
 
@@ -161,11 +158,15 @@ impl<T> JoinHandle<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn abort_handle(&self) -> AbortHandle {
-        match &self.0 {
-            Repr::Loop(task) if !task.is_finished() => AbortHandle::of_task(task.metadata()),
-            Repr::Job(job) => AbortHandle::of_job(job.metadata()),
-            Repr::Loop(_) | Repr::Refused(_) | Repr::Done(_) => AbortHandle::of_ended(self.id()),
+        match self.unfinished() {
+            Some(task) => AbortHandle::new(task.metadata()),
+            None => AbortHandle::of_ended(self.id()),
         }
+    }
+
+    /// The task, if it has not ended.
+    fn unfinished(&self) -> Option<&Task<T>> {
+        self.task.as_ref().filter(|task| !task.is_finished())
     }
 
     /// Cancels the task and waits until its future is really dropped.
@@ -192,7 +193,7 @@ impl<T> JoinHandle<T> {
     pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
         self.abort();
         async move {
-            if let Repr::Refused(_) | Repr::Done(_) = self.0 {
+            if self.task.is_none() {
                 return None;
             }
             let outcome = poll_fn(|cx| self.poll_outcome(cx)).await;
@@ -200,21 +201,28 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Polls a task that was neither refused nor joined.
+    /// Polls the task, and frees it once it has ended.
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<TaskOutcome<T>> {
-        let outcome = match &mut self.0 {
-            Repr::Loop(task) => poll_contained(task, cx),
-            Repr::Job(job) => poll_contained(job, cx),
-            Repr::Refused(_) | Repr::Done(_) => unreachable!("the caller has looked"),
+        let Some(task) = &mut self.task else {
+            panic!("JoinHandle polled after it was ready")
         };
-        if outcome.is_ready() {
-            let id = match &self.0 {
-                Repr::Loop(task) => task.metadata().id_halves(),
-                _ => self.id().to_halves(),
-            };
-            self.detach_in_place(id);
+        let outcome = ready!(poll_contained(task, cx));
+        self.set_joined();
+        Poll::Ready(outcome)
+    }
+
+    /// Frees the task, whose result was taken.
+    #[inline]
+    fn set_joined(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.joined = task.metadata().try_id();
+            task.detach();
         }
-        outcome
+    }
+
+    #[inline(never)] // Keeps the frequent case short.
+    fn poll_otherwise(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
+        self.poll_outcome(cx).map(TaskOutcome::join)
     }
 }
 
@@ -223,11 +231,10 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // A task that awaits a task: by far the most frequent case, and kept short.
-        if let Repr::Loop(task) = &mut self.0 {
+        if let Some(task) = &mut self.task {
             if this_thread::is_own_waker(cx.waker()) {
-                let mut outcome = ready!(Pin::new(&mut *task).poll(cx));
-                let id = task.metadata().id_halves();
-                self.detach_in_place(id);
+                let outcome = ready!(Pin::new(task).poll(cx));
+                self.set_joined();
                 return Poll::Ready(outcome.join());
             }
         }
@@ -235,45 +242,23 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-impl<T> JoinHandle<T> {
-    #[inline(never)] // Keeps the frequent case short.
-    fn poll_otherwise(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
-        match &self.0 {
-            Repr::Loop(_) | Repr::Job(_) => {}
-            Repr::Refused(refused) => {
-                let (reason, id) = **refused;
-                self.0 = Repr::Done(id.to_halves());
-                return Poll::Ready(Err(JoinError::rejected(reason)));
-            }
-            Repr::Done(_) => panic!("JoinHandle polled after it was ready"),
-        }
-        let mut outcome = ready!(self.poll_outcome(cx));
-        Poll::Ready(outcome.join())
-    }
-
-    /// Detaches the task, which does nothing to one that is done but free it.
-    fn detach_in_place(&mut self, id: [u32; 2]) {
-        match std::mem::replace(&mut self.0, Repr::Done(id)) {
-            Repr::Loop(task) => task.detach(),
-            Repr::Job(job) => job.detach(),
-            Repr::Refused(_) | Repr::Done(_) => {}
-        }
-    }
-}
-
 impl<T> Drop for JoinHandle<T> {
+    #[inline]
     fn drop(&mut self) {
-        self.detach_in_place([0; 2]);
+        // async-task would cancel it.
+        if let Some(task) = self.task.take() {
+            task.detach();
+        }
     }
 }
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match &self.0 {
-            Repr::Refused(_) => "refused",
-            Repr::Done(_) => "joined",
-            _ if self.is_finished() => "finished",
-            _ => "running",
+        let state = match &self.task {
+            None => "joined",
+            Some(task) if task.metadata().is_of_no_loop() => "refused",
+            Some(task) if task.is_finished() => "finished",
+            Some(_) => "running",
         };
         f.debug_tuple("JoinHandle").field(&state).finish()
     }
