@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::chooser::Chooser;
 use crate::clock::Clock;
 use crate::config::{CloseChannels, Config, PinThread, WaitStrategy};
-use crate::event_loop::counters::{Counters, PendingLimit};
+use crate::event_loop::counters::CountersPlace;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Inbox;
 use crate::event_loop::lifecycle::Life;
@@ -503,9 +503,9 @@ impl Plan {
                         number: LOOPS.reserve(),
                         inbox: Inbox::new(Life::new(driver)),
                         port,
-                        counters: Counters::default(),
+                        counters: CountersPlace::take(max_pending_tasks),
+                        rejected: Arc::default(),
                         gauges: Gauges::default(),
-                        bound: max_pending_tasks.map(PendingLimit::new),
                         handles: AtomicUsize::new(0),
                         shutdown_waiters: Mutex::default(),
                         termination: Termination::new(1, on_panic.clone()),

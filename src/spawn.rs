@@ -17,7 +17,6 @@ use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::task::origin::Origin;
 use crate::task::{self, Task};
-use crate::this_thread;
 
 /// Spawns a future on the next loop of the current group: that of this loop, or of `group.block_on`.
 ///
@@ -124,14 +123,11 @@ where
     F::Output: 'static,
 {
     let location = origin.location();
-    if !this_thread::is_loop() {
-        no_context("spawn_local");
-    }
     // The task is created first, and refused through its handle if necessary: returning the future
     // would move it twice more. No user code runs inside `with_local`.
     let made = context::with_local(|local| {
         let (runnable, task) = task::new_local(&local.shared, future, origin);
-        if local.shared.is_open() && local.shared.bound.is_none() {
+        if local.shared.is_open() && !local.shared.counters.limit.is_set() {
             local.push_main(runnable);
             (task, None)
         } else {
@@ -141,7 +137,6 @@ where
     match made {
         Some((task, None)) => JoinHandle::new(task),
         Some((task, Some(runnable))) => enqueue_or_refuse(task, runnable, location),
-        // The thread-locals of the loop are destroyed: one of its tasks ends the process.
         None => no_context("spawn_local"),
     }
 }

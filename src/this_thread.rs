@@ -9,6 +9,7 @@ use std::ptr;
 use std::task::Waker;
 
 use crate::event_loop::budget;
+use crate::event_loop::counters::Counters;
 use crate::sync::thread_local;
 use crate::task_id::TaskId;
 
@@ -24,6 +25,10 @@ struct ThisThread {
     task: Cell<[u32; 2]>,
     /// How the next poll of a task differs from others.
     special: Cell<Option<SpecialPoll>>,
+    /// The counters of the loop that runs on this thread.
+    counters: Cell<Option<&'static Counters>>,
+    /// Whether tasks that are woken here go to the run queue.
+    wakes_to_run: Cell<bool>,
 }
 
 /// How a poll of a task differs from others.
@@ -67,15 +72,18 @@ thread_local! {
             exit: Cell::new(Exit::No),
             task: Cell::new([0; 2]),
             special: Cell::new(None),
+            counters: Cell::new(None),
+            wakes_to_run: Cell::new(false),
         }
     };
 }
 
-/// Notes that the loop with this number and index runs on this thread.
-pub(crate) fn set_loop(home: u32, index: usize) {
+/// Notes that the loop with this number, index and counters runs on this thread.
+pub(crate) fn set_loop(home: u32, index: usize, counters: &'static Counters) {
     THIS.with(|this| {
         this.home.set(home);
         this.index.set(Some(index));
+        this.counters.set(Some(counters));
     });
 }
 
@@ -84,13 +92,35 @@ pub(crate) fn clear_loop() {
     THIS.with(|this| {
         this.home.set(0);
         this.index.set(None);
+        this.counters.set(None);
     });
+}
+
+/// Returns the counters of the loop that runs on this thread.
+#[inline]
+pub(crate) fn counters() -> Option<&'static Counters> {
+    THIS.with(|this| this.counters.get())
+}
+
+/// Sets whether tasks that are woken here go to the run queue.
+pub(crate) fn set_wakes_to_run(to_run: bool) {
+    THIS.with(|this| this.wakes_to_run.set(to_run));
+}
+
+/// Whether tasks that are woken here go to the run queue.
+#[inline]
+pub(crate) fn wakes_to_run() -> bool {
+    THIS.with(|this| this.wakes_to_run.get())
 }
 
 /// Notes that the loop's context is destroyed: a task has called `exit`.
 pub(crate) fn context_destroyed() {
     // A model destroys its thread-locals in any order; elsewhere these cells are never destroyed.
-    let _ = THIS.try_with(|this| this.index.set(None));
+    let _ = THIS.try_with(|this| {
+        this.home.set(0);
+        this.index.set(None);
+        this.counters.set(None);
+    });
 }
 
 /// Whether the loop with this number runs on this thread.

@@ -2,12 +2,13 @@
 //!
 //! - At most one [`Local`] per thread; it is set before the first poll and taken away after the
 //!   last drop. It is put aside while another loop ends on its thread ([`step_out`]).
-//! - Access is by `try_with`: while thread-locals are destroyed, a thread has no loop.
-//!   ([`enter_loop`] does not: a thread does not become a loop that late; see [`may_be_loop`].)
+//! - While thread-locals are destroyed, a thread has no loop, and does not become one any more
+//!   ([`may_be_loop`]).
 //! - Whether a loop is this thread's is answered by [`this_thread`], without the cell.
 //! - The cell is borrowed for a read or a push; a function that calls user code takes a clone of the `Rc`.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::rc::Rc;
 use std::task::Waker;
@@ -15,6 +16,7 @@ use std::task::Waker;
 use crate::event_loop::budget;
 use crate::event_loop::inbox::WakeSender;
 use crate::event_loop::local::{Local, cancel_task};
+use crate::event_loop::run_queue::{self, RunQueue};
 use crate::event_loop::shared::{Runnable, Shared};
 use crate::panic::PanicReporter;
 use crate::sync::{Arc, thread_local};
@@ -26,33 +28,62 @@ struct LoopHere {
     refused_by: RefCell<Option<Arc<Shared>>>,
 }
 
-impl Drop for LoopHere {
+/// Drops what [`HERE`] holds when the thread-locals of the thread are destroyed.
+struct Cleaner;
+
+impl Drop for Cleaner {
     fn drop(&mut self) {
-        // A task has called `exit`: a wait in a later thread-local destructor does not block this loop.
+        // If there is a loop, one of its tasks has called `exit`: a wait in a later thread-local destructor
+        // does not block it.
+        let local = HERE.try_with(|here| here.current.take());
+        if let Ok(Some(local)) = &local {
+            park_queue(local);
+        }
         this_thread::context_destroyed();
+        drop(local);
     }
 }
 
 thread_local! {
-    static HERE: LoopHere = const {
-        LoopHere {
+    /// Has no destructor of its own: a read need not ask whether it is destroyed.
+    static HERE: ManuallyDrop<LoopHere> = const {
+        ManuallyDrop::new(LoopHere {
             current: RefCell::new(None),
             refused_by: RefCell::new(None),
-        }
+        })
     };
+    static CLEANER: Cleaner = const { Cleaner };
+}
+
+/// Makes `local` the loop of this thread, and its queue that of the thread.
+fn show(local: &Local) {
+    run_queue::replace(local.away.take());
+    let shared = &local.shared;
+    this_thread::set_loop(
+        shared.number.get(),
+        shared.index,
+        shared.counters.counters(),
+    );
+    this_thread::set_wakes_to_run(local.wakes_to_run());
+}
+
+/// Gives the loop of this thread its queue back.
+fn park_queue(local: &Local) {
+    local.away.replace(run_queue::replace(RunQueue::default()));
 }
 
 /// Makes this thread the loop's, until the guard is dropped.
 ///
 /// Returns `None` if the thread is a loop already.
 pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
+    CLEANER.with(|_| ());
     HERE.with(|here| {
         let mut current = here.current.borrow_mut();
         if current.is_some() {
             return None;
         }
         *current = Some(Rc::clone(local));
-        this_thread::set_loop(local.shared.number.get(), local.shared.index);
+        show(local);
         Some(LoopGuard {
             refused_by: here.refused_by.take(),
             _budget: budget::enter(),
@@ -72,16 +103,16 @@ pub(crate) struct LoopGuard {
 impl Drop for LoopGuard {
     fn drop(&mut self) {
         this_thread::clear_loop();
-        let local = HERE.try_with(|here| here.current.take());
-        drop(local);
+        if let Ok(Some(local)) = HERE.try_with(|here| here.current.take()) {
+            park_queue(&local);
+        }
         drop(set_refused_by(self.refused_by.take()));
     }
 }
 
 /// Whether this thread can become a loop: it is none, and its thread-locals are not destroyed yet.
 pub(crate) fn may_be_loop() -> bool {
-    HERE.try_with(|here| here.current.borrow().is_none())
-        .unwrap_or(false)
+    CLEANER.try_with(|_| ()).is_ok() && HERE.with(|here| here.current.borrow().is_none())
 }
 
 /// Makes this thread an ordinary one until the guard is dropped: another loop can end here, and not
@@ -89,8 +120,10 @@ pub(crate) fn may_be_loop() -> bool {
 ///
 /// Returns `None` while thread-locals are destroyed: then no loop can run here.
 pub(crate) fn step_out() -> Option<Outside> {
-    let local = HERE.try_with(|here| here.current.take()).ok()?;
+    CLEANER.try_with(|_| ()).ok()?;
+    let local = HERE.with(|here| here.current.take());
     this_thread::clear_loop();
+    local.as_deref().inspect(|local| park_queue(local));
     Some(Outside { local })
 }
 
@@ -102,11 +135,8 @@ pub(crate) struct Outside {
 impl Drop for Outside {
     fn drop(&mut self) {
         if let Some(local) = self.local.take() {
-            let (home, index) = (local.shared.number.get(), local.shared.index);
-            let replaced = HERE.try_with(|here| here.current.replace(Some(local)));
-            if replaced.is_ok() {
-                this_thread::set_loop(home, index);
-            }
+            show(&local);
+            let _ = HERE.try_with(|here| here.current.replace(Some(local)));
         }
     }
 }
@@ -200,15 +230,23 @@ pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
     if !this_thread::is_home(runnable.metadata().home()) {
         return Err(runnable);
     }
+    if this_thread::wakes_to_run() {
+        run_queue::push_woken(runnable);
+    } else {
+        push_wake(runnable);
+    }
+    Ok(())
+}
+
+/// Queues a task that the reactor or a timer has woken.
+#[inline(never)]
+fn push_wake(runnable: Runnable) {
     let mut runnable = Some(runnable);
-    // A task may call `exit`: then the thread-locals are destroyed around the loop, and one that is
-    // destroyed later may wake a task.
-    let _ = HERE.try_with(|here| {
-        if let Some(local) = &*here.current.borrow() {
-            if let Some(runnable) = runnable.take() {
-                local.push_wake(runnable);
-            }
-        }
+    with_local(|local| {
+        runnable
+            .take()
+            .into_iter()
+            .for_each(|one| local.push_wake(one))
     });
-    runnable.map_or(Ok(()), Err)
+    debug_assert!(runnable.is_none(), "the home thread has its loop");
 }

@@ -37,7 +37,7 @@ impl Shared {
             requested_at: end.terms.map_or(now, |terms| terms.requested_at),
             ended_at: now,
             figures,
-            rejected: Arc::clone(&self.counters.rejected),
+            rejected: Arc::clone(&self.rejected),
             left: end.left.into(),
         };
         self.inbox.lock().edit(|life| life.end());

@@ -81,9 +81,10 @@ impl Shared {
 
     /// Takes a place below the bound; asks the reject policy when there is none.
     fn take_place(self: &Arc<Shared>) -> Result<Option<&PendingLimit>, RejectReason> {
-        let Some(bound) = &self.bound else {
+        let bound = &self.counters.limit;
+        if !bound.is_set() {
             return Ok(None);
-        };
+        }
         let mut attempt = 0_u32;
         while !bound.try_acquire() {
             if self.state().is_shutdown() {

@@ -168,9 +168,6 @@ impl Shared {
         for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + to_make {
             self.counters.begin();
             self.counters.end(TaskEnd::Cancelled);
-            if let Some(bound) = &self.bound {
-                bound.release();
-            }
         }
         mail
     }

@@ -16,6 +16,7 @@ use crate::event_loop::inbox::{KEPT_CAPACITY, Lane};
 use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
 use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
+use crate::event_loop::run_queue::{self, RunQueue};
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
@@ -31,8 +32,8 @@ pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
     /// The group, which its loop threads keep alive.
     pub(crate) group: Arc<dyn Any + Send + Sync>,
-    /// Tasks to run.
-    run: RefCell<VecDeque<Runnable>>,
+    /// Tasks to run, while the loop is not on its thread: else they are in [`run_queue`].
+    pub(crate) away: RefCell<RunQueue>,
     /// Tasks woken by readiness, and not run yet.
     io: RefCell<VecDeque<Runnable>>,
     /// Tasks whose timers have fired, and closures that were scheduled, not run yet.
@@ -52,8 +53,6 @@ pub(crate) struct Local {
     at_shutdown: RefCell<Vec<Weak<dyn AtShutdown>>>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
-    /// Tasks woken on this thread, ever.
-    woken: Cell<u64>,
     /// Whether polls are timed.
     measure_time: bool,
     /// What handles ask of tasks.
@@ -108,7 +107,7 @@ impl Local {
             ),
             shared,
             group,
-            run: RefCell::default(),
+            away: RefCell::default(),
             io: RefCell::default(),
             timed: RefCell::default(),
             tail: RefCell::default(),
@@ -119,7 +118,6 @@ impl Local {
             arena: RefCell::default(),
             at_shutdown: RefCell::default(),
             polls: Cell::new(0),
-            woken: Cell::new(0),
             measure_time,
             requests: RefCell::default(),
             leftovers: RefCell::default(),
@@ -128,17 +126,28 @@ impl Local {
         }
     }
 
-    /// Queues a task that was woken on this thread.
-    #[inline]
+    /// Queues a task that was woken on this thread for a reason of its own.
     pub(crate) fn push_wake(&self, runnable: Runnable) {
-        self.woken.set(self.woken.get() + 1);
         let queue = match self.waking.get() {
-            Waking::Task => &self.run,
+            Waking::Task => return run_queue::push_woken(runnable),
             Waking::Io => &self.io,
             Waking::Timer => &self.timed,
             Waking::ToDrop => &self.to_drop,
         };
+        run_queue::with(|queue| queue.woken += 1);
         queue.borrow_mut().push_back(runnable);
+    }
+
+    /// Whether tasks that are woken go to the run queue.
+    pub(crate) fn wakes_to_run(&self) -> bool {
+        self.waking.get() == Waking::Task
+    }
+
+    /// Selects the queue for tasks that are woken; returns the previous one.
+    fn set_waking(&self, waking: Waking) -> Waking {
+        let outer = self.waking.replace(waking);
+        this_thread::set_wakes_to_run(self.wakes_to_run());
+        outer
     }
 
     /// Queues a task that was submitted on this thread, past an open gate.
@@ -150,7 +159,7 @@ impl Local {
                 self.tail.borrow_mut().push_back(runnable);
             }
             // In order of submission, unless the queue is long.
-            Lane::Timed if self.run.borrow().len() <= LONG_QUEUE => self.push_main(runnable),
+            Lane::Timed if run_queue::len() <= LONG_QUEUE => self.push_main(runnable),
             Lane::Timed => {
                 self.shared.counters.accept_local();
                 self.timed.borrow_mut().push_back(runnable);
@@ -162,7 +171,7 @@ impl Local {
     #[inline]
     pub(crate) fn push_main(&self, runnable: Runnable) {
         self.shared.counters.accept_local();
-        self.run.borrow_mut().push_back(runnable);
+        run_queue::push(runnable);
     }
 
     /// Takes the mail in: items to their queues, messages done at once.
@@ -171,7 +180,7 @@ impl Local {
             return;
         }
         if mail.timed.is_empty() {
-            self.run.borrow_mut().extend(mail.main.drain(..));
+            run_queue::with(|queue| queue.tasks.extend(mail.main.drain(..)));
         } else {
             self.collect_timed(mail);
         }
@@ -181,7 +190,7 @@ impl Local {
                 Message::Make(make) => {
                     // Counted when the message was accepted.
                     let runnable = make(&self.shared);
-                    self.run.borrow_mut().push_back(runnable);
+                    run_queue::push(runnable);
                 }
                 Message::Unbind(key) => self.unbind(key),
                 Message::Timer(key, away) => self.remove_timer(key, away),
@@ -192,22 +201,22 @@ impl Local {
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
     #[cold]
     fn collect_timed(&self, mail: &mut Mail) {
-        let mut run = self.run.borrow_mut();
         let timed = mail.timed.drain(..);
-        if run.len() + mail.main.len() > LONG_QUEUE {
-            run.extend(mail.main.drain(..));
-            let timed = timed.map(|(_, runnable)| runnable);
-            self.timed.borrow_mut().extend(timed);
-            return;
-        }
         let mut others = mail.main.drain(..);
-        let mut taken = 0;
-        for (before, runnable) in timed {
-            run.extend(others.by_ref().take(before - taken));
-            taken = before;
-            run.push_back(runnable);
-        }
-        run.extend(others);
+        run_queue::with(|RunQueue { tasks: run, .. }| {
+            if run.len() + others.len() > LONG_QUEUE {
+                run.extend(others);
+                let timed = timed.map(|(_, runnable)| runnable);
+                return self.timed.borrow_mut().extend(timed);
+            }
+            let mut taken = 0;
+            for (before, runnable) in timed {
+                run.extend(others.by_ref().take(before - taken));
+                taken = before;
+                run.push_back(runnable);
+            }
+            run.extend(others);
+        });
     }
 
     /// Removes a timer that was dropped or reset elsewhere.
@@ -229,9 +238,9 @@ impl Local {
     /// Wakes tasks into the queue that `why` selects.
     fn wake_into(&self, why: Waking, woken: &mut Vec<Waker>) {
         // Calls nest: a task that is dropped may wake the next waiter of its socket.
-        let outer = self.waking.replace(why);
+        let outer = self.set_waking(why);
         self.shared.panics.wake_all(woken.drain(..));
-        self.waking.set(outer);
+        self.set_waking(outer);
     }
 
     /// Wakes tasks whose descriptors are ready: I/O work.
@@ -303,12 +312,12 @@ impl Local {
     /// Drops the tasks that gave themselves up.
     pub(crate) fn drop_given_up(&self) {
         let given_up = self.given_up.take();
-        self.waking.set(Waking::ToDrop);
+        self.set_waking(Waking::ToDrop);
         for waker in given_up {
             // The task's own waker: it leads to `push_wake`.
             waker.wake();
         }
-        self.waking.set(Waking::Task);
+        self.set_waking(Waking::Task);
         for runnable in self.to_drop.take() {
             self.cancel(runnable, CancelReason::Unscheduled);
         }
@@ -384,9 +393,9 @@ impl Local {
         self.requests.borrow_mut().add(request);
         self.update_flags();
         let waker = self.live.borrow_mut().find(address);
-        let outer = self.waking.replace(Waking::ToDrop);
+        let outer = self.set_waking(Waking::ToDrop);
         waker.into_iter().for_each(Waker::wake);
-        self.waking.set(outer);
+        self.set_waking(outer);
         let runnable = self.to_drop.borrow_mut().pop_back();
         match runnable {
             // It is queued, or about to be: it is looked at when its turn comes.
@@ -395,7 +404,7 @@ impl Local {
                 cancel_task(runnable, CancelReason::Aborted);
             }
             // It is only watched, or another task has the address by now: a poll without a reason.
-            Some(runnable) => self.run.borrow_mut().push_back(runnable),
+            Some(runnable) => run_queue::push(runnable),
         }
     }
 
@@ -458,7 +467,7 @@ impl Local {
     }
 
     pub(crate) fn next_task(&self) -> Option<Runnable> {
-        self.run.borrow_mut().pop_front()
+        run_queue::pop()
     }
 
     /// The next task of a kind.
@@ -500,17 +509,15 @@ impl Local {
     pub(crate) fn queued(&self) -> usize {
         let kinds = [QueueKind::Io, QueueKind::Timed, QueueKind::Tail];
         let others: usize = kinds.map(|kind| self.queued_of(kind)).into_iter().sum();
-        self.run.borrow().len() + others
+        run_queue::len() + others
     }
 
     /// Frees the memory of a past burst, before the loop sleeps.
     pub(crate) fn shrink(&self) {
-        for queue in [&self.run, &self.io, &self.timed, &self.tail] {
-            let mut queue = queue.borrow_mut();
-            if queue.capacity() > KEPT_CAPACITY && queue.is_empty() {
-                *queue = VecDeque::new();
-            }
+        for queue in [&self.io, &self.timed, &self.tail] {
+            shrink(&mut queue.borrow_mut());
         }
+        run_queue::with(|queue| shrink(&mut queue.tasks));
         self.live.borrow_mut().shrink(KEPT_CAPACITY);
         self.arena.borrow_mut().shrink(KEPT_CAPACITY);
     }
@@ -559,20 +566,15 @@ impl Local {
     /// that counting is one instruction.
     pub(crate) fn publish(&self) {
         self.shared.gauges.polls.set(self.polls.get());
-        self.shared.gauges.woken_here.set(self.woken.get());
-    }
-
-    /// Notes that a task leaves the queue for the first time.
-    pub(crate) fn begin(&self) {
-        self.shared.counters.begin();
-        if let Some(bound) = &self.shared.bound {
-            bound.release();
-        }
+        self.shared
+            .gauges
+            .woken_here
+            .set(run_queue::with(|queue| queue.woken));
     }
 
     /// Notes that a task is dropped that was never polled.
     pub(crate) fn dropped_unpolled(&self, end: TaskEnd) {
-        self.begin();
+        self.shared.counters.begin();
         self.shared.counters.end(end);
     }
 
@@ -598,12 +600,21 @@ impl Drop for Local {
         if self.shared.is_sealed() {
             return;
         }
+        let outer = run_queue::replace(self.away.take());
         let mut mail = Mail::new();
         self.take_live().for_each(Waker::wake);
         self.collect(&mut mail);
         while let Some(runnable) = self.next_of_any() {
             cancel_task(runnable, CancelReason::Ended);
         }
+        run_queue::replace(outer);
+    }
+}
+
+/// Frees the memory of an empty queue that was long.
+fn shrink(queue: &mut VecDeque<Runnable>) {
+    if queue.capacity() > KEPT_CAPACITY && queue.is_empty() {
+        *queue = VecDeque::new();
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) mod repeat;
 pub(crate) mod requests;
 pub(crate) mod rest;
 pub(crate) mod run;
+pub(crate) mod run_queue;
 pub(crate) mod scheduled;
 pub(crate) mod scheduled_local;
 pub(crate) mod shared;

@@ -17,7 +17,7 @@ use mio::Token;
 use crate::config::Config;
 use crate::error::{Caller, RejectReason};
 use crate::event_loop::arena;
-use crate::event_loop::counters::{Counters, PendingLimit};
+use crate::event_loop::counters::CountersPlace;
 
 use crate::event_loop::inbox::{self, Batch, Gate, Inbox, Ring, Urgency};
 use crate::event_loop::lifecycle::{self, Life};
@@ -31,7 +31,7 @@ use crate::reactor::source::Source;
 use crate::reactor::table::Table;
 use crate::reactor::{self, Driver};
 use crate::report::LoopReport;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering, fence, plain, thread};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence, plain, thread};
 use crate::task_id::{AbortTarget, TaskId};
 use crate::termination::{Termination, ThreadSlot};
 use crate::time::queue;
@@ -231,9 +231,10 @@ pub(crate) struct Shared {
     /// The mailbox; under its lock, the life of the loop.
     pub(crate) inbox: Inbox<Runnable, Message, Life>,
     pub(crate) port: reactor::Port<Watched>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: CountersPlace,
+    /// Submissions that were refused, counted by their threads; outlives the loop in its report.
+    pub(crate) rejected: Arc<AtomicU64>,
     pub(crate) gauges: Gauges,
-    pub(crate) bound: Option<PendingLimit>,
     /// `EventLoop` values in existence, the group's own one included.
     pub(crate) handles: AtomicUsize,
     /// Futures that wait for the start of the shutdown.
@@ -269,7 +270,7 @@ impl Shared {
 
     /// Counts a submission that was refused.
     pub(crate) fn note_refusal(&self, reason: RejectReason, location: Caller) {
-        self.counters.reject();
+        self.rejected.fetch_add(1, Ordering::Relaxed);
         trace::rejected(self.index, reason, location);
     }
 

@@ -61,9 +61,9 @@ impl EventLoop {
     {
         let location = origin.location();
         // What waits unseen still takes a place below the bound: it is not to wait there for long.
-        let urgency = match &self.shared().bound {
-            Some(_) => Urgency::Now,
-            None => urgency,
+        let urgency = match self.shared().counters.limit.is_set() {
+            true => Urgency::Now,
+            false => urgency,
         };
         let shared = self.shared();
         let (runnable, task) = task::new_send(shared, future, origin);
@@ -253,7 +253,7 @@ impl EventLoop {
         }
         let counters = &shared.counters;
         counters.accept_local();
-        counters.begin();
+        counters.begin_unlimited();
         // Counted before it is reported: the handler of panics may read the counters.
         match contain(call) {
             Ok(()) => counters.end(TaskEnd::Completed),

@@ -16,6 +16,7 @@ use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
 use crate::metrics::table::{TERMINAL, TextTable, count, counted, time};
 use crate::report::Figures;
+use crate::sync::Ordering;
 
 /// The metrics of one loop; see [`EventLoop::metrics`](crate::EventLoop::metrics).
 ///
@@ -86,7 +87,7 @@ impl LoopMetrics {
             rebuilds: table.map_or(0, |table| table.rebuilds.get()),
             timers_fired: gauges.timers_fired.get(),
             figures: shared.counters.figures(shared.inbox.accepted()),
-            rejected: shared.counters.rejected(),
+            rejected: shared.rejected.load(Ordering::Relaxed),
             pending: shared.pending(),
             live: shared.counters.live(),
             channels: table.map_or(0, |table| table.len()),

@@ -26,10 +26,9 @@ use crate::error::{Caller, JoinError, PanicRecord, RejectReason};
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
-use crate::event_loop::local::Local;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::task::origin::Origin;
-use crate::this_thread::{self, CancelReason, SpecialPoll};
+use crate::this_thread::{self, SpecialPoll};
 use crate::trace;
 use crate::unwind::{Payload, contain, contain_drop};
 
@@ -120,24 +119,33 @@ impl<F: Future, O: Origin> Harness<F, O> {
             .is_ok()
     }
 
-    /// Ends a task instead of polling it.
+    /// A poll that differs from others.
     #[cold]
-    fn cancel(
+    fn poll_specially(
         mut self: Pin<&mut Self>,
-        reason: CancelReason,
-        waker: &Waker,
-    ) -> TaskOutcome<F::Output> {
+        special: SpecialPoll,
+        cx: &mut Context<'_>,
+    ) -> Poll<TaskOutcome<F::Output>> {
+        let reason = match special {
+            SpecialPoll::Cancel(reason) => reason,
+            SpecialPoll::NoteEnd => {
+                let polled = self.as_mut().poll(cx);
+                if let Poll::Ready(outcome) = &polled {
+                    self.note_end(outcome.end(), cx.waker());
+                }
+                return polled;
+            }
+        };
         let cancelled = self.as_mut().drop_unfinished();
         let origin = self.origin.left_kind();
         context::with_local(|local| match cancelled {
-            true => local.note_cancelled(reason, origin, waker),
-            false => local.note_end(TaskEnd::Panicked, origin, waker),
+            true => local.note_cancelled(reason, origin, cx.waker()),
+            false => local.note_end(TaskEnd::Panicked, origin, cx.waker()),
         });
-        TaskOutcome::cancelled()
+        Poll::Ready(TaskOutcome::cancelled())
     }
 
     /// Has the loop take a note of an end.
-    #[cold]
     fn note_end(&self, end: TaskEnd, waker: &Waker) {
         let origin = self.origin.left_kind();
         context::with_local(|local| local.note_end(end, origin, waker));
@@ -168,7 +176,17 @@ impl<F: Future, O: Origin> Harness<F, O> {
 
 impl Stage {
     /// Counts the end of a task whose future is dropped, and removes it from the live table.
+    #[inline]
     fn record_end(self, end: TaskEnd) {
+        match this_thread::counters() {
+            // It has ended in its first poll: the shortest life, and the shortest way.
+            Some(counters) if self == Stage::RUNNING => counters.end(end),
+            _ => self.record_other_end(end),
+        }
+    }
+
+    #[inline(never)]
+    fn record_other_end(self, end: TaskEnd) {
         context::with_local(|local| match self {
             // A refused task was never counted.
             Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
@@ -186,9 +204,8 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
     type Output = TaskOutcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TaskOutcome<F::Output>> {
-        let special = this_thread::take_special_poll();
-        if let Some(SpecialPoll::Cancel(reason)) = special {
-            return Poll::Ready(self.cancel(reason, cx.waker()));
+        if let Some(special) = this_thread::take_special_poll() {
+            return self.poll_specially(special, cx);
         }
         trace::polling(self.origin.location());
         let mut body = self.as_mut().project().body;
@@ -201,7 +218,9 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
                 unreachable!("async-task does not poll a finished future")
             };
             if *stage == Stage::FRESH {
-                context::with_local(Local::begin);
+                if let Some(counters) = this_thread::counters() {
+                    counters.begin();
+                }
                 *stage = Stage::RUNNING;
             }
             before = *stage;
@@ -223,18 +242,9 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
                 before.record_end(TaskEnd::Completed);
-                if special.is_some() {
-                    self.note_end(TaskEnd::Completed, cx.waker());
-                }
                 Poll::Ready(TaskOutcome::value(value))
             }
-            (Err(payload), value) => {
-                let outcome = self.as_mut().panicked(payload, before, value);
-                if special.is_some() {
-                    self.note_end(TaskEnd::Panicked, cx.waker());
-                }
-                Poll::Ready(outcome)
-            }
+            (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
         }
     }
 }
@@ -297,6 +307,15 @@ impl<T> TaskOutcome<T> {
         match self.take() {
             OutcomeRepr::Value(value) => Some(value),
             _ => None,
+        }
+    }
+
+    /// How the task has ended.
+    fn end(&self) -> TaskEnd {
+        match self.0 {
+            OutcomeRepr::Value(_) => TaskEnd::Completed,
+            OutcomeRepr::Panicked(_) => TaskEnd::Panicked,
+            OutcomeRepr::Refused(_) | OutcomeRepr::Nothing => TaskEnd::Cancelled,
         }
     }
 
