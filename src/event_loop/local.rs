@@ -180,7 +180,7 @@ impl Local {
             return;
         }
         if mail.timed.is_empty() {
-            run_queue::with(|queue| queue.tasks.extend(mail.main.drain(..)));
+            run_queue::with(|queue| queue.extend(mail.main.drain(..)));
         } else {
             self.collect_timed(mail);
         }
@@ -203,7 +203,7 @@ impl Local {
     fn collect_timed(&self, mail: &mut Mail) {
         let timed = mail.timed.drain(..);
         let mut others = mail.main.drain(..);
-        run_queue::with(|RunQueue { tasks: run, .. }| {
+        run_queue::with(|run| {
             if run.len() + others.len() > LONG_QUEUE {
                 run.extend(others);
                 let timed = timed.map(|(_, runnable)| runnable);
@@ -213,7 +213,7 @@ impl Local {
             for (before, runnable) in timed {
                 run.extend(others.by_ref().take(before - taken));
                 taken = before;
-                run.push_back(runnable);
+                run.push(runnable);
             }
             run.extend(others);
         });
@@ -517,7 +517,7 @@ impl Local {
         for queue in [&self.io, &self.timed, &self.tail] {
             shrink(&mut queue.borrow_mut());
         }
-        run_queue::with(|queue| shrink(&mut queue.tasks));
+        run_queue::with(|queue| queue.shrink(KEPT_CAPACITY));
         self.live.borrow_mut().shrink(KEPT_CAPACITY);
         self.arena.borrow_mut().shrink(KEPT_CAPACITY);
     }
