@@ -12,11 +12,11 @@ use std::time::Duration;
 use crate::chooser::Chooser;
 use crate::clock::Clock;
 use crate::config::{CloseChannels, Config, PinThread, WaitStrategy};
-use crate::event_loop::counters::CountersPlace;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Inbox;
 use crate::event_loop::lifecycle::Life;
 use crate::event_loop::loop_thread::LoopThread;
+use crate::event_loop::place::PlaceHandle;
 use crate::event_loop::shared::{LOOPS, Parent, Shared, Watched};
 use crate::group::core::{GroupCore, HandleToken, Keys};
 use crate::group::end::GroupEnd;
@@ -498,12 +498,13 @@ impl Plan {
                     callbacks,
                 });
                 let make = |(index, (driver, port))| {
+                    let place = PlaceHandle::take(max_pending_tasks);
                     let shared = Arc::new(Shared {
                         index,
                         number: LOOPS.reserve(),
-                        inbox: Inbox::new(Life::new(driver)),
+                        inbox: Inbox::new(Life::new(driver), &place.get().shown),
                         port,
-                        counters: CountersPlace::take(max_pending_tasks),
+                        place,
                         rejected: Arc::default(),
                         gauges: Gauges::default(),
                         handles: AtomicUsize::new(0),

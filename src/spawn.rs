@@ -9,6 +9,8 @@ use std::panic::Location;
 use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::lifecycle;
+use crate::event_loop::run_queue;
 use crate::event_loop::shared::Runnable;
 use crate::group::core::GroupCore;
 use crate::group::entered::{entered_group, no_context};
@@ -17,6 +19,7 @@ use crate::sync::Arc;
 use crate::task::join::JoinHandle;
 use crate::task::origin::Origin;
 use crate::task::{self, Task};
+use crate::this_thread;
 
 /// Spawns a future on the next loop of the current group: that of this loop, or of `group.block_on`.
 ///
@@ -123,22 +126,18 @@ where
     F::Output: 'static,
 {
     let location = origin.location();
+    let Some(place) = this_thread::place() else {
+        no_context("spawn_local")
+    };
     // The task is created first, and refused through its handle if necessary: returning the future
-    // would move it twice more. No user code runs inside `with_local`.
-    let made = context::with_local(|local| {
-        let (runnable, task) = task::new_local(&local.shared, future, origin);
-        if local.shared.is_open() && !local.shared.counters.limit.is_set() {
-            local.push_main(runnable);
-            (task, None)
-        } else {
-            (task, Some(runnable))
-        }
-    });
-    match made {
-        Some((task, None)) => JoinHandle::new(task),
-        Some((task, Some(runnable))) => enqueue_or_refuse(task, runnable, location),
-        None => no_context("spawn_local"),
+    // would move it twice more.
+    let (runnable, task) = task::new_local(this_thread::home(), future, origin);
+    if lifecycle::is_open(place.shown.get()) && !place.counters.limit.is_set() {
+        place.counters.accept_local();
+        run_queue::push(runnable);
+        return JoinHandle::new(task);
     }
+    enqueue_or_refuse(task, runnable, location)
 }
 
 /// Queues a task on a loop that is closed or has a limit, or refuses it.
@@ -200,7 +199,7 @@ where
     let mut made = None;
     let queued = home.enqueue(Lane::Main, Urgency::Now, || {
         let future = future.take().expect("the task is created once");
-        let (runnable, task) = task::new_local(&home, future, origin);
+        let (runnable, task) = task::new_local(home.number.get(), future, origin);
         made = Some(task);
         runnable
     });

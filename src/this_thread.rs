@@ -9,7 +9,7 @@ use std::ptr;
 use std::task::Waker;
 
 use crate::event_loop::budget;
-use crate::event_loop::counters::Counters;
+use crate::event_loop::place::Place;
 use crate::sync::thread_local;
 use crate::task_id::TaskId;
 
@@ -25,8 +25,8 @@ struct ThisThread {
     task: Cell<[u32; 2]>,
     /// How the next poll of a task differs from others.
     special: Cell<Option<SpecialPoll>>,
-    /// The counters of the loop that runs on this thread.
-    counters: Cell<Option<&'static Counters>>,
+    /// The place of the loop that runs on this thread.
+    place: Cell<Option<&'static Place>>,
     /// Whether tasks that are woken here go to the run queue.
     wakes_to_run: Cell<bool>,
 }
@@ -72,18 +72,18 @@ thread_local! {
             exit: Cell::new(Exit::No),
             task: Cell::new([0; 2]),
             special: Cell::new(None),
-            counters: Cell::new(None),
+            place: Cell::new(None),
             wakes_to_run: Cell::new(false),
         }
     };
 }
 
-/// Notes that the loop with this number, index and counters runs on this thread.
-pub(crate) fn set_loop(home: u32, index: usize, counters: &'static Counters) {
+/// Notes that the loop with this number, index and place runs on this thread.
+pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place) {
     THIS.with(|this| {
         this.home.set(home);
         this.index.set(Some(index));
-        this.counters.set(Some(counters));
+        this.place.set(Some(place));
     });
 }
 
@@ -92,14 +92,20 @@ pub(crate) fn clear_loop() {
     THIS.with(|this| {
         this.home.set(0);
         this.index.set(None);
-        this.counters.set(None);
+        this.place.set(None);
     });
 }
 
-/// Returns the counters of the loop that runs on this thread.
+/// Returns the place of the loop that runs on this thread.
 #[inline]
-pub(crate) fn counters() -> Option<&'static Counters> {
-    THIS.with(|this| this.counters.get())
+pub(crate) fn place() -> Option<&'static Place> {
+    THIS.with(|this| this.place.get())
+}
+
+/// Returns the number of the loop that runs on this thread; zero if there is none.
+#[inline]
+pub(crate) fn home() -> u32 {
+    THIS.with(|this| this.home.get())
 }
 
 /// Sets whether tasks that are woken here go to the run queue.
@@ -119,20 +125,20 @@ pub(crate) fn context_destroyed() {
     let _ = THIS.try_with(|this| {
         this.home.set(0);
         this.index.set(None);
-        this.counters.set(None);
+        this.place.set(None);
     });
 }
 
 /// Whether the loop with this number runs on this thread.
 #[inline]
 pub(crate) fn is_home(home: u32) -> bool {
-    THIS.with(|this| this.home.get()) == home
+    self::home() == home
 }
 
 /// Whether a loop runs on this thread.
 #[inline]
 pub(crate) fn is_loop() -> bool {
-    THIS.with(|this| this.home.get()) != 0
+    home() != 0
 }
 
 /// Panics on the thread of a loop, also while the loop announces its end: a wait there would block the loop.

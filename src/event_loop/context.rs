@@ -59,11 +59,7 @@ thread_local! {
 fn show(local: &Local) {
     run_queue::replace(local.away.take());
     let shared = &local.shared;
-    this_thread::set_loop(
-        shared.number.get(),
-        shared.index,
-        shared.counters.counters(),
-    );
+    this_thread::set_loop(shared.number.get(), shared.index, shared.place.get());
     this_thread::set_wakes_to_run(local.wakes_to_run());
 }
 

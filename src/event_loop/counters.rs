@@ -7,15 +7,9 @@
 //!   So `pending = accepted − begun` and `live = begun − ended`, readable from any thread.
 //! - Readers on other threads may see values that do not quite match each other; at rest, and in
 //!   the report, they add up exactly.
-//! - The counters of a loop have a static place, which is used again after the loop ([`CountersPlace`]). So a
-//!   task that begins or ends finds them through a plain cell of its thread, and looks no loop up. The bench
-//!   that pays for it is `instructions spawn-detached`: 14 of its instructions.
-
-use std::fmt;
-use std::ops::Deref;
 
 use crate::report::Figures;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, plain};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,50 +40,6 @@ pub(crate) struct Counters {
     channels_interrupted: AtomicU64,
     /// The bound on tasks that were not begun.
     pub(crate) limit: PendingLimit,
-}
-
-/// Places that no loop uses. Those of models are used once: their atomics live for one execution.
-static FREE: plain::Mutex<Vec<&'static Counters>> = plain::Mutex::new(Vec::new());
-const REUSED: bool = !cfg!(any(loom, shuttle));
-
-/// The place of a loop's counters, until it is dropped.
-pub(crate) struct CountersPlace(&'static Counters);
-
-impl CountersPlace {
-    /// Takes a place, with counters of zero.
-    pub(crate) fn take(max_pending: Option<usize>) -> CountersPlace {
-        let free = FREE.lock().pop();
-        let counters = free.unwrap_or_else(|| Box::leak(Box::default()));
-        counters.reset(max_pending);
-        CountersPlace(counters)
-    }
-
-    /// The counters, for the thread of the loop while it is that.
-    pub(crate) fn counters(&self) -> &'static Counters {
-        self.0
-    }
-}
-
-impl Deref for CountersPlace {
-    type Target = Counters;
-
-    fn deref(&self) -> &Counters {
-        self.0
-    }
-}
-
-impl fmt::Debug for CountersPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Drop for CountersPlace {
-    fn drop(&mut self) {
-        if REUSED {
-            FREE.lock().push(self.0);
-        }
-    }
 }
 
 impl Counters {
@@ -169,7 +119,8 @@ impl Counters {
         get(&self.completed) + get(&self.panicked) + get(&self.cancelled)
     }
 
-    fn reset(&self, max_pending: Option<usize>) {
+    /// Sets all to zero, for a loop that is about to be created.
+    pub(crate) fn reset(&self, max_pending: Option<usize>) {
         let Counters {
             accepted_local,
             begun,

@@ -22,7 +22,7 @@ pub(crate) struct Ending {
 impl Shared {
     /// Makes the report, and announces the end to the siblings and to all observers.
     pub(crate) fn terminate(&self, end: Ending) {
-        let figures = self.counters.figures(self.inbox.accepted());
+        let figures = self.place.counters.figures(self.inbox.accepted());
         debug_assert_eq!(
             figures.accepted,
             figures.completed + figures.panicked + figures.cancelled,

@@ -81,7 +81,7 @@ impl Shared {
 
     /// Takes a place below the bound; asks the reject policy when there is none.
     fn take_place(self: &Arc<Shared>) -> Result<Option<&PendingLimit>, RejectReason> {
-        let bound = &self.counters.limit;
+        let bound = &self.place.counters.limit;
         if !bound.is_set() {
             return Ok(None);
         }

@@ -140,7 +140,7 @@ impl EventLoop {
     /// assert_eq!((test.pending_tasks(), test.live_tasks()), (0, 1)); // polled, and waiting
     /// ```
     pub fn live_tasks(&self) -> usize {
-        self.shared.counters.live()
+        self.shared.place.counters.live()
     }
 
     /// Returns how many channels are registered with the loop. Any thread, no hop.

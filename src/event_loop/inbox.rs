@@ -44,8 +44,8 @@ pub(crate) struct Inbox<T, N, G> {
     state: Mutex<InboxState<T, N, G>>,
     /// Notified when the gate moves and a thread may wait for that.
     moved: Condvar,
-    /// What the gate shows.
-    shown: Shown,
+    /// What the gate shows; in a static place, where the loop's own tasks find it.
+    shown: &'static Shown,
     /// Something is inside. Written under the lock; the loop reads it without, to save the lock
     /// when there is nothing. A stale `false` only delays until `try_sleep`, which looks under the
     /// lock.
@@ -76,10 +76,22 @@ pub(crate) enum WakeSender {
     Outside,
 }
 
-/// On a line of its own: it is read with every submission and written a few times in a life.
-#[derive(Debug)]
+/// What a gate shows. On a line of its own: it is read with every submission and written a few times in a life.
+#[derive(Debug, Default)]
 #[repr(align(64))]
-struct Shown(AtomicU8);
+pub(crate) struct Shown(AtomicU8);
+
+impl Shown {
+    #[inline]
+    pub(crate) fn get(&self) -> u8 {
+        // Acquire pairs with the Release of the guard that moved the gate.
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, gate: &impl Gate) {
+        self.0.store(gate.shown(), Ordering::Release);
+    }
+}
 
 #[derive(Debug)]
 struct InboxState<T, N, G> {
@@ -135,9 +147,10 @@ pub(crate) enum Ring {
 }
 
 impl<T, N, G: Gate> Inbox<T, N, G> {
-    pub(crate) fn new(gate: G) -> Inbox<T, N, G> {
+    pub(crate) fn new(gate: G, shown: &'static Shown) -> Inbox<T, N, G> {
+        shown.set(&gate);
         Inbox {
-            shown: Shown(AtomicU8::new(gate.shown())),
+            shown,
             state: Mutex::new(InboxState {
                 mail: Batch::new(),
                 nudged: false,
@@ -230,8 +243,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     /// What the gate shows.
     #[inline]
     pub(crate) fn shown(&self) -> u8 {
-        // Acquire pairs with the Release of the guard that moved it.
-        self.shown.0.load(Ordering::Acquire)
+        self.shown.get()
     }
 
     /// Asks a sleeping loop to look at what is inside: lazy items may be all there is, and while
@@ -341,9 +353,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
     /// Moves the gate, and shows it.
     pub(crate) fn edit<R>(&mut self, edit: impl FnOnce(&mut G) -> R) -> R {
         let result = edit(&mut self.state.gate);
-        // Release pairs with the Acquire in `shown`.
-        let shown = self.state.gate.shown();
-        self.inbox.shown.0.store(shown, Ordering::Release);
+        self.inbox.shown.set(&self.state.gate);
         result
     }
 

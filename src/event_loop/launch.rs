@@ -166,8 +166,8 @@ impl Shared {
         let is_task = |message: &&Message| matches!(message, Message::Make(_));
         let to_make = mail.messages.iter().filter(is_task).count();
         for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + to_make {
-            self.counters.begin();
-            self.counters.end(TaskEnd::Cancelled);
+            self.place.counters.begin();
+            self.place.counters.end(TaskEnd::Cancelled);
         }
         mail
     }

@@ -155,13 +155,13 @@ impl Local {
         match lane {
             Lane::Main => self.push_main(runnable),
             Lane::Tail => {
-                self.shared.counters.accept_local();
+                self.shared.place.counters.accept_local();
                 self.tail.borrow_mut().push_back(runnable);
             }
             // In order of submission, unless the queue is long.
             Lane::Timed if run_queue::len() <= LONG_QUEUE => self.push_main(runnable),
             Lane::Timed => {
-                self.shared.counters.accept_local();
+                self.shared.place.counters.accept_local();
                 self.timed.borrow_mut().push_back(runnable);
             }
         }
@@ -170,7 +170,7 @@ impl Local {
     /// As [`Local::push_new`], to the main lane.
     #[inline]
     pub(crate) fn push_main(&self, runnable: Runnable) {
-        self.shared.counters.accept_local();
+        self.shared.place.counters.accept_local();
         run_queue::push(runnable);
     }
 
@@ -271,7 +271,7 @@ impl Local {
             self.update_flags();
             let mut woken = Vec::new();
             let closed = table.close(&mut woken);
-            self.shared.counters.channels_closed(closed);
+            self.shared.place.counters.channels_closed(closed);
             self.wake_ready(&mut woken);
         }
     }
@@ -287,7 +287,7 @@ impl Local {
         let mut leftovers = self.leftovers.borrow_mut();
         if let (true, Some(id)) = (leftovers.closed, this_thread::task()) {
             if leftovers.interrupt(id, what) {
-                self.shared.counters.channel_interrupted();
+                self.shared.place.counters.channel_interrupted();
             }
         }
     }
@@ -429,7 +429,7 @@ impl Local {
         let interrupted = leftovers.take_interrupted(this_thread::last_task());
         if let (Some(what), TaskEnd::Completed) = (interrupted, end) {
             leftovers.add(origin.waiting_for(what));
-            self.shared.counters.interrupted();
+            self.shared.place.counters.interrupted();
         }
         drop(leftovers);
         self.update_flags();
@@ -439,8 +439,8 @@ impl Local {
     pub(crate) fn note_cancelled(&self, reason: CancelReason, origin: LeftKind, waker: &Waker) {
         let address = waker.data().addr();
         match reason {
-            CancelReason::Aborted => self.shared.counters.aborted(),
-            CancelReason::Unscheduled => self.shared.counters.unscheduled(),
+            CancelReason::Aborted => self.shared.place.counters.aborted(),
+            CancelReason::Unscheduled => self.shared.place.counters.unscheduled(),
             CancelReason::Ended => {
                 let mut leftovers = self.leftovers.borrow_mut();
                 let interrupted = leftovers.take_interrupted(this_thread::last_task());
@@ -574,8 +574,8 @@ impl Local {
 
     /// Notes that a task is dropped that was never polled.
     pub(crate) fn dropped_unpolled(&self, end: TaskEnd) {
-        self.shared.counters.begin();
-        self.shared.counters.end(end);
+        self.shared.place.counters.begin();
+        self.shared.place.counters.end(end);
     }
 
     pub(crate) fn enter_live(&self, waker: Waker) -> LiveKey {

@@ -35,6 +35,7 @@ pub(crate) mod loop_thread;
 pub(crate) mod main_future;
 pub(crate) mod number;
 pub(crate) mod pace;
+pub(crate) mod place;
 pub(crate) mod repeat;
 pub(crate) mod requests;
 pub(crate) mod rest;

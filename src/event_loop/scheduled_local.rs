@@ -192,7 +192,7 @@ impl EventLoop {
         if !self.in_event_loop() {
             return self.refuse(RejectReason::NotOnLoop, future, location);
         }
-        let (runnable, task) = task::new_local(shared, future, location);
+        let (runnable, task) = task::new_local(shared.number.get(), future, location);
         match shared.enqueue_made(runnable, lane, Urgency::Now) {
             Ok(()) => JoinHandle::new(task),
             Err(reason) => {

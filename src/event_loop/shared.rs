@@ -17,11 +17,11 @@ use mio::Token;
 use crate::config::Config;
 use crate::error::{Caller, RejectReason};
 use crate::event_loop::arena;
-use crate::event_loop::counters::CountersPlace;
 
 use crate::event_loop::inbox::{self, Batch, Gate, Inbox, Ring, Urgency};
 use crate::event_loop::lifecycle::{self, Life};
 use crate::event_loop::number::{Number, Numbered};
+use crate::event_loop::place::PlaceHandle;
 use crate::event_loop::requests::Request;
 use crate::event_loop::state::LoopState;
 
@@ -59,11 +59,11 @@ pub(crate) struct TaskMeta {
 const JOB: u32 = 1 << 31;
 
 impl TaskMeta {
-    /// The metadata of a new task of a loop.
+    /// The metadata of a new task of the loop with this number.
     #[inline]
-    pub(crate) fn new(home: &Shared) -> TaskMeta {
+    pub(crate) fn new(home: u32) -> TaskMeta {
         TaskMeta {
-            home: home.number.get(),
+            home,
             id: TaskId::next().to_halves(),
         }
     }
@@ -231,7 +231,8 @@ pub(crate) struct Shared {
     /// The mailbox; under its lock, the life of the loop.
     pub(crate) inbox: Inbox<Runnable, Message, Life>,
     pub(crate) port: reactor::Port<Watched>,
-    pub(crate) counters: CountersPlace,
+    /// The counters, and what the inbox shows.
+    pub(crate) place: PlaceHandle,
     /// Submissions that were refused, counted by their threads; outlives the loop in its report.
     pub(crate) rejected: Arc<AtomicU64>,
     pub(crate) gauges: Gauges,
@@ -317,7 +318,7 @@ impl Shared {
 
     /// Returns the number of tasks ever accepted.
     pub(crate) fn accepted(&self) -> u64 {
-        self.counters.accepted_local() + self.inbox.accepted()
+        self.place.counters.accepted_local() + self.inbox.accepted()
     }
 
     /// Whether no task is queued or live: on the loop's own thread, or with its inbox held.
@@ -325,12 +326,12 @@ impl Shared {
         // Every ended task was accepted before, and both counts only grow: if they are equal, read
         // in this order, there was no task at the first reading. (Live and then pending would miss
         // a task that begins in between.)
-        let ended = self.counters.ended();
+        let ended = self.place.counters.ended();
         self.accepted() == ended
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.counters.pending(self.inbox.accepted())
+        self.place.counters.pending(self.inbox.accepted())
     }
 
     /// Whether no handle is left that could submit, besides the loop's own tasks; for a loop that shuts down.

@@ -258,7 +258,7 @@ fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     while let Some(Hook { call, location }) = next() {
         let result = contain(call);
         // Counted before it is reported: the handler of panics may read the counters.
-        local.shared.counters.hook_run(result.is_err());
+        local.shared.place.counters.hook_run(result.is_err());
         if let Err(payload) = result {
             let (site, location) = (PanicSite::ShutdownHook, Some(location));
             local.shared.panics.report(site, payload, location);
@@ -329,7 +329,7 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     loop {
         local.collect(mail);
         drop_queued();
-        if shared.counters.live() > 0 {
+        if shared.place.counters.live() > 0 {
             // Some thread has taken a wake and not pushed it yet: its push rings.
             if shared.inbox.try_sleep(None) {
                 if driver.wait(&shared.port, None, &mut Vec::new()).is_err() {

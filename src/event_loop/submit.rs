@@ -61,7 +61,7 @@ impl EventLoop {
     {
         let location = origin.location();
         // What waits unseen still takes a place below the bound: it is not to wait there for long.
-        let urgency = match self.shared().counters.limit.is_set() {
+        let urgency = match self.shared().place.counters.limit.is_set() {
             true => Urgency::Now,
             false => urgency,
         };
@@ -251,7 +251,7 @@ impl EventLoop {
             shared.note_refusal(reason, location);
             return Err(Rejected::new(call, reason));
         }
-        let counters = &shared.counters;
+        let counters = &shared.place.counters;
         counters.accept_local();
         counters.begin_unlimited();
         // Counted before it is reported: the handler of panics may read the counters.
@@ -437,7 +437,8 @@ impl EventLoop {
         let queued = self.shared().enqueue_local(|| {
             let init = init.take().expect("the closure is sent once");
             move |home: &Arc<Shared>| {
-                let (runnable, task) = task::new_local(home, Lazy::new(init), location);
+                let (runnable, task) =
+                    task::new_local(home.number.get(), Lazy::new(init), location);
                 task.detach();
                 runnable
             }

@@ -86,10 +86,10 @@ impl LoopMetrics {
             stale_events: table.map_or(0, |table| table.stale.get()),
             rebuilds: table.map_or(0, |table| table.rebuilds.get()),
             timers_fired: gauges.timers_fired.get(),
-            figures: shared.counters.figures(shared.inbox.accepted()),
+            figures: shared.place.counters.figures(shared.inbox.accepted()),
             rejected: shared.rejected.load(Ordering::Relaxed),
             pending: shared.pending(),
-            live: shared.counters.live(),
+            live: shared.place.counters.live(),
             channels: table.map_or(0, |table| table.len()),
             times: shared.config.measure_time.then(|| Times {
                 busy: Duration::from_nanos(gauges.busy.get()),

@@ -178,11 +178,13 @@ impl Stage {
     /// Counts the end of a task whose future is dropped, and removes it from the live table.
     #[inline]
     fn record_end(self, end: TaskEnd) {
-        match this_thread::counters() {
-            // It has ended in its first poll: the shortest life, and the shortest way.
-            Some(counters) if self == Stage::RUNNING => counters.end(end),
-            _ => self.record_other_end(end),
+        // It has ended in its first poll: the shortest life, and the shortest way.
+        if self == Stage::RUNNING {
+            if let Some(place) = this_thread::place() {
+                return place.counters.end(end);
+            }
         }
+        self.record_other_end(end);
     }
 
     #[inline(never)]
@@ -191,10 +193,10 @@ impl Stage {
             // A refused task was never counted.
             Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
             Stage::FRESH => {}
-            Stage::RUNNING => local.shared.counters.end(end),
+            Stage::RUNNING => local.shared.place.counters.end(end),
             Stage(key) => {
                 local.leave_live(LiveKey(key));
-                local.shared.counters.end(end);
+                local.shared.place.counters.end(end);
             }
         });
     }
@@ -218,8 +220,8 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
                 unreachable!("async-task does not poll a finished future")
             };
             if *stage == Stage::FRESH {
-                if let Some(counters) = this_thread::counters() {
-                    counters.begin();
+                if let Some(place) = this_thread::place() {
+                    place.counters.begin();
                 }
                 *stage = Stage::RUNNING;
             }

@@ -54,13 +54,13 @@ where
     F::Output: Send + 'static,
 {
     Builder::new()
-        .metadata(TaskMeta::new(home))
+        .metadata(TaskMeta::new(home.number.get()))
         .spawn(|_| Harness::new(future, origin), schedule)
 }
 
-/// Creates a task from a future that stays on this thread, which is the home's.
+/// Creates a task from a future that stays on this thread, which is that of the loop with this number.
 pub(crate) fn new_local<F>(
-    home: &Shared,
+    home: u32,
     future: F,
     origin: impl Origin + 'static,
 ) -> (Runnable, Task<F::Output>)

@@ -43,7 +43,7 @@ struct Post {
 impl Post {
     fn new() -> Post {
         Post {
-            inbox: Arc::new(Inbox::new(Door::Open)),
+            inbox: Arc::new(Inbox::new(Door::Open, Box::leak(Box::default()))),
             bell: Arc::new(Parker::new()),
         }
     }

@@ -32,7 +32,7 @@ impl Gate for Door {
 }
 
 fn inbox() -> Inbox<u32, char, Door> {
-    Inbox::new(Door::Open)
+    Inbox::new(Door::Open, Box::leak(Box::default()))
 }
 
 fn set(inbox: &Inbox<u32, char, Door>, door: Door) {
