@@ -126,18 +126,21 @@ where
     F::Output: 'static,
 {
     let location = origin.location();
-    let Some(place) = this_thread::place() else {
-        no_context("spawn_local")
-    };
+    let unlimited = this_thread::unlimited_place();
+    if unlimited.is_none() && this_thread::place().is_none() {
+        no_context("spawn_local");
+    }
     // The task is created first, and refused through its handle if necessary: returning the future
     // would move it twice more.
     let (runnable, task) = task::new_local(this_thread::home(), future, origin);
-    if lifecycle::is_open(place.shown.get()) && !place.counters.limit.is_set() {
-        place.counters.accept_local();
-        run_queue::push(runnable);
-        return JoinHandle::new(task);
+    match unlimited {
+        Some(place) if lifecycle::is_open(place.shown.get()) => {
+            place.counters.accept_local();
+            run_queue::push(runnable);
+            JoinHandle::new(task)
+        }
+        _ => enqueue_or_refuse(task, runnable, location),
     }
-    enqueue_or_refuse(task, runnable, location)
 }
 
 /// Queues a task on a loop that is closed or has a limit, or refuses it.

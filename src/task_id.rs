@@ -44,6 +44,12 @@ impl TaskId {
     /// Returns an id that was not used before.
     #[inline]
     pub(crate) fn next() -> TaskId {
+        TaskId::from_halves(TaskId::next_halves()).expect("a number above zero")
+    }
+
+    /// As [`TaskId::next`], in halves.
+    #[inline]
+    pub(crate) fn next_halves() -> [u32; 2] {
         LAST.with(|last| {
             let mut number = last.get();
             if number % BLOCK == 0 {
@@ -52,20 +58,23 @@ impl TaskId {
             }
             number += 1;
             last.set(number);
-            TaskId(NonZeroU64::new(number).expect("a number above zero"))
+            halves(number)
         })
     }
 
     /// The number in two halves, which need only four bytes of alignment.
     pub(crate) fn to_halves(self) -> [u32; 2] {
-        let number = self.0.get();
-        [number as u32, (number >> 32) as u32]
+        halves(self.0.get())
     }
 
     /// The id of two halves; `None` if both are zero.
     pub(crate) fn from_halves([low, high]: [u32; 2]) -> Option<TaskId> {
         NonZeroU64::new(u64::from(low) | u64::from(high) << 32).map(TaskId)
     }
+}
+
+fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
 }
 
 impl fmt::Display for TaskId {

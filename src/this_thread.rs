@@ -5,7 +5,6 @@
 //! - They mirror [`context`](crate::event_loop::context), which owns the loop of a thread and writes them.
 
 use std::cell::Cell;
-use std::ptr;
 use std::task::Waker;
 
 use crate::event_loop::budget;
@@ -18,15 +17,20 @@ struct ThisThread {
     home: Cell<u32>,
     /// Index of that loop, until its context is destroyed: then a wait does not block it.
     index: Cell<Option<usize>>,
-    /// Data pointer of the waker that this crate polls with; identifies our own wakers, which never panic.
-    own_waker: Cell<*const ()>,
+    /// Identifies the waker that this crate polls with: our own wakers never panic. Its data pointer, plus
+    /// `meta_offset`; zero if there is none.
+    own_waker: Cell<usize>,
     exit: Cell<Exit>,
     /// The id of the task that is polled, or was polled last; zero if it is none of ours.
     task: Cell<[u32; 2]>,
     /// How the next poll of a task differs from others.
     special: Cell<Option<SpecialPoll>>,
-    /// The place of the loop that runs on this thread.
+    /// The place of the loop that runs on this thread, and again if the loop has no limit on its queue: then its
+    /// tasks are counted, and nothing more.
     place: Cell<Option<&'static Place>>,
+    unlimited_place: Cell<Option<&'static Place>>,
+    /// The distance of the metadata of a task from its address.
+    meta_offset: Cell<usize>,
     /// Whether tasks that are woken here go to the run queue.
     wakes_to_run: Cell<bool>,
 }
@@ -63,27 +67,38 @@ enum Exit {
     Thread,
 }
 
+impl ThisThread {
+    fn key_of(&self, waker: &Waker) -> usize {
+        waker.data().addr().wrapping_add(self.meta_offset.get())
+    }
+}
+
 thread_local! {
     static THIS: ThisThread = const {
         ThisThread {
             home: Cell::new(0),
             index: Cell::new(None),
-            own_waker: Cell::new(ptr::null()),
+            own_waker: Cell::new(0),
             exit: Cell::new(Exit::No),
             task: Cell::new([0; 2]),
             special: Cell::new(None),
             place: Cell::new(None),
+            unlimited_place: Cell::new(None),
+            meta_offset: Cell::new(0),
             wakes_to_run: Cell::new(false),
         }
     };
 }
 
 /// Notes that the loop with this number, index and place runs on this thread.
-pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place) {
+pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place, meta_offset: usize) {
     THIS.with(|this| {
+        this.meta_offset.set(meta_offset);
         this.home.set(home);
         this.index.set(Some(index));
         this.place.set(Some(place));
+        let limited = place.counters.limit.is_set();
+        this.unlimited_place.set((!limited).then_some(place));
     });
 }
 
@@ -93,6 +108,7 @@ pub(crate) fn clear_loop() {
         this.home.set(0);
         this.index.set(None);
         this.place.set(None);
+        this.unlimited_place.set(None);
     });
 }
 
@@ -100,6 +116,12 @@ pub(crate) fn clear_loop() {
 #[inline]
 pub(crate) fn place() -> Option<&'static Place> {
     THIS.with(|this| this.place.get())
+}
+
+/// Returns the place of the loop that runs on this thread, if it has no limit on its queue.
+#[inline]
+pub(crate) fn unlimited_place() -> Option<&'static Place> {
+    THIS.with(|this| this.unlimited_place.get())
 }
 
 /// Returns the number of the loop that runs on this thread; zero if there is none.
@@ -126,6 +148,7 @@ pub(crate) fn context_destroyed() {
         this.home.set(0);
         this.index.set(None);
         this.place.set(None);
+        this.unlimited_place.set(None);
     });
 }
 
@@ -187,19 +210,27 @@ pub(crate) fn is_leaving() -> bool {
 /// Notes the waker that a future is about to be polled with, which is one of this crate's own.
 #[inline]
 pub(crate) fn note_own_waker(waker: &Waker) {
-    THIS.with(|this| this.own_waker.set(waker.data()));
+    THIS.with(|this| this.own_waker.set(this.key_of(waker)));
 }
 
 /// Notes that the poll has ended: the waker may be freed and its address be reused.
 #[inline]
 pub(crate) fn forget_own_waker() {
-    THIS.with(|this| this.own_waker.set(ptr::null()));
+    THIS.with(|this| this.own_waker.set(0));
 }
 
-/// Notes the task that is about to be polled.
+/// Notes the task that is about to be polled, by its id and the address of its metadata.
 #[inline]
-pub(crate) fn set_task(id: [u32; 2]) {
-    THIS.with(|this| this.task.set(id));
+pub(crate) fn set_task(id: [u32; 2], meta: usize) {
+    THIS.with(|this| {
+        this.task.set(id);
+        this.own_waker.set(meta);
+    });
+}
+
+/// Notes that no task is about to be polled.
+pub(crate) fn set_no_task() {
+    THIS.with(|this| this.task.set([0; 2]));
 }
 
 /// As [`set_task`]; returns what was noted before.
@@ -214,7 +245,7 @@ pub(crate) fn last_task() -> Option<TaskId> {
 
 /// Returns the id of the task that is being polled.
 pub(crate) fn task() -> Option<TaskId> {
-    let polled = THIS.with(|this| !this.own_waker.get().is_null());
+    let polled = THIS.with(|this| this.own_waker.get() != 0);
     polled.then(last_task).flatten()
 }
 
@@ -237,7 +268,7 @@ pub(crate) fn take_special_poll() -> Option<SpecialPoll> {
 
 /// Whether this is the waker that this crate polls with.
 pub(crate) fn is_own_waker(waker: &Waker) -> bool {
-    !waker.data().is_null() && THIS.with(|this| this.own_waker.get()) == waker.data()
+    !waker.data().is_null() && THIS.with(|this| this.own_waker.get() == this.key_of(waker))
 }
 
 /// Notes a waker, and starts a budget, for as long as this lives: for a poll whose panics unwind to
@@ -249,7 +280,7 @@ pub(crate) struct OwnWaker {
 impl OwnWaker {
     pub(crate) fn note(waker: &Waker) -> OwnWaker {
         note_own_waker(waker);
-        set_task([0; 2]);
+        set_no_task();
         OwnWaker {
             _budget: budget::enter(),
         }

@@ -17,7 +17,7 @@ use crate::event_loop::budget;
 use crate::event_loop::inbox::WakeSender;
 use crate::event_loop::local::{Local, cancel_task};
 use crate::event_loop::run_queue::{self, RunQueue};
-use crate::event_loop::shared::{Runnable, Shared};
+use crate::event_loop::shared::{Runnable, Shared, meta_offset};
 use crate::panic::PanicReporter;
 use crate::sync::{Arc, thread_local};
 use crate::this_thread::{self, CancelReason};
@@ -59,7 +59,13 @@ thread_local! {
 fn show(local: &Local) {
     run_queue::replace(local.away.take());
     let shared = &local.shared;
-    this_thread::set_loop(shared.number.get(), shared.index, shared.place.get());
+    let offset = meta_offset();
+    this_thread::set_loop(
+        shared.number.get(),
+        shared.index,
+        shared.place.get(),
+        offset,
+    );
     this_thread::set_wakes_to_run(local.wakes_to_run());
 }
 

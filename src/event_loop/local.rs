@@ -523,11 +523,18 @@ impl Local {
     }
 
     /// Runs a task once.
-    #[inline]
     pub(crate) fn run_one(&self, runnable: Runnable) {
+        self.run_next(runnable);
+        this_thread::forget_own_waker();
+    }
+
+    /// Runs a task once, and another one after it: the caller has the thread forget the last one.
+    #[inline]
+    pub(crate) fn run_next(&self, runnable: Runnable) {
         self.polls.set(self.polls.get() + 1);
         budget::reset();
-        this_thread::set_task(runnable.metadata().id_halves());
+        let meta = runnable.metadata();
+        this_thread::set_task(meta.id_halves(), meta.address());
         if self.special.get() {
             self.run_special(runnable);
         } else {

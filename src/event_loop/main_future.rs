@@ -74,7 +74,7 @@ pub(crate) fn poll_main<F: Future>(
 ) -> Result<Poll<F::Output>, Payload> {
     budget::reset();
     this_thread::note_own_waker(waker);
-    this_thread::set_task([0; 2]);
+    this_thread::set_no_task();
     let polled = contain(|| future.poll(&mut Context::from_waker(waker)));
     this_thread::forget_own_waker();
     polled

@@ -310,11 +310,7 @@ impl Runner {
         let mut start = None;
         let mut left = limit;
         self.local.timers.set_stride(pace.stride().min(left));
-        while let Some(runnable) = self.local.next_task() {
-            self.local.run_one(runnable);
-            if !self.must_read_clock(pace) {
-                continue;
-            }
+        while self.run_stride(pace) {
             left -= self.local.timers.tasks_counted();
             if left == 0 {
                 return;
@@ -328,6 +324,23 @@ impl Runner {
             }
             self.local.timers.set_stride(pace.stride().min(left));
         }
+    }
+
+    /// Runs queued tasks until the clock has to be read, or the phase has changed; `false` if none is left.
+    #[inline]
+    fn run_stride(&self, pace: &Pace) -> bool {
+        let (local, place) = (&*self.local, self.local.shared.place.get());
+        let stopped = loop {
+            let Some(runnable) = local.next_task() else {
+                break false;
+            };
+            local.run_next(runnable);
+            if local.timers.count_task() || place.shown.get() != pace.shown {
+                break true;
+            }
+        };
+        this_thread::forget_own_waker();
+        stopped
     }
 
     /// Fires due timers, and runs the tasks they woke at once, ahead of the queue: a timer is late by the

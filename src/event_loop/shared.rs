@@ -64,7 +64,7 @@ impl TaskMeta {
     pub(crate) fn new(home: u32) -> TaskMeta {
         TaskMeta {
             home,
-            id: TaskId::next().to_halves(),
+            id: TaskId::next_halves(),
         }
     }
 
@@ -81,7 +81,7 @@ impl TaskMeta {
     pub(crate) fn of_no_loop() -> TaskMeta {
         TaskMeta {
             home: 0,
-            id: TaskId::next().to_halves(),
+            id: TaskId::next_halves(),
         }
     }
 
@@ -114,8 +114,14 @@ impl TaskMeta {
     pub(crate) fn target(&self) -> AbortTarget {
         AbortTarget {
             id: self.id(),
-            address: ptr::from_ref(self).addr() - meta_offset(),
+            address: self.address() - meta_offset(),
         }
+    }
+
+    /// Where this is: the key of a task's own waker, see [`this_thread`](crate::this_thread).
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
     }
 
     /// The id, as it is copied with every poll.
@@ -126,7 +132,7 @@ impl TaskMeta {
 }
 
 /// The distance between a task's address, which its wakers have, and its metadata: the same for all tasks.
-fn meta_offset() -> usize {
+pub(crate) fn meta_offset() -> usize {
     static OFFSET: plain::OnceLock<usize> = plain::OnceLock::new();
     *OFFSET.get_or_init(|| {
         let builder = async_task::Builder::new().metadata(TaskMeta::of_no_loop());

@@ -26,6 +26,7 @@ use crate::error::{Caller, JoinError, PanicRecord, RejectReason};
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
+use crate::event_loop::place::Place;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::task::origin::Origin;
 use crate::this_thread::{self, SpecialPoll};
@@ -69,14 +70,37 @@ impl Stage {
     /// In its first poll.
     const RUNNING: Stage = Stage(u32::MAX - 1);
 
-    /// In the live table.
-    fn live(key: LiveKey) -> Stage {
+    /// Enters a task in the live table.
+    #[inline(never)] // Once in the life of a task that waits.
+    fn enter_live(waker: &Waker) -> Stage {
+        let waker = waker.clone();
+        let entered = context::with_local(|local| local.enter_live(waker));
+        let key = entered.expect("a task is polled on its loop");
         debug_assert!(
             key.0 < Stage::RUNNING.0,
             "so many tasks do not fit in memory"
         );
         Stage(key.0)
     }
+}
+
+/// Counts a task that is about to be polled for the first time; returns the place that counts its end.
+#[inline]
+fn begin() -> &'static Place {
+    match this_thread::unlimited_place() {
+        Some(place) => {
+            place.counters.begin_unlimited();
+            place
+        }
+        None => begin_limited(),
+    }
+}
+
+#[inline(never)]
+fn begin_limited() -> &'static Place {
+    let place = this_thread::place().expect("a task is polled on its loop");
+    place.counters.begin();
+    place
 }
 
 impl<F: Future, O: Origin> Harness<F, O> {
@@ -154,11 +178,17 @@ impl<F: Future, O: Origin> Harness<F, O> {
     /// Ends a task whose future panicked: in a poll, or, if there is a `value`, when it was dropped.
     #[cold]
     fn panicked(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         payload: Payload,
-        stage: Stage,
+        first: bool,
+        before: Stage,
         value: Option<F::Output>,
     ) -> TaskOutcome<F::Output> {
+        let body = self.as_mut().project().body;
+        let stage = if first { Stage::RUNNING } else { before };
+        if let (true, BodyProjection::Present { stage, .. }) = (first, body.project()) {
+            *stage = Stage::RUNNING;
+        }
         let (location, name) = (self.origin.location(), self.origin.name().cloned());
         let second = if value.is_some() {
             stage.record_end(TaskEnd::Panicked);
@@ -176,19 +206,8 @@ impl<F: Future, O: Origin> Harness<F, O> {
 
 impl Stage {
     /// Counts the end of a task whose future is dropped, and removes it from the live table.
-    #[inline]
-    fn record_end(self, end: TaskEnd) {
-        // It has ended in its first poll: the shortest life, and the shortest way.
-        if self == Stage::RUNNING {
-            if let Some(place) = this_thread::place() {
-                return place.counters.end(end);
-            }
-        }
-        self.record_other_end(end);
-    }
-
     #[inline(never)]
-    fn record_other_end(self, end: TaskEnd) {
+    fn record_end(self, end: TaskEnd) {
         context::with_local(|local| match self {
             // A refused task was never counted.
             Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
@@ -211,42 +230,42 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
         }
         trace::polling(self.origin.location());
         let mut body = self.as_mut().project().body;
+        // Set in the first poll; then the stage in the body is not up to date before it has ended.
+        let mut first = None;
         let mut before = Stage::RUNNING;
         let mut value = None;
-        this_thread::note_own_waker(cx.waker());
         // One `contain` for the poll and, if it was the last, for the drop of the future.
         let polled = contain(|| {
             let BodyProjection::Present { stage, future } = body.as_mut().project() else {
                 unreachable!("async-task does not poll a finished future")
             };
             if *stage == Stage::FRESH {
-                if let Some(place) = this_thread::place() {
-                    place.counters.begin();
-                }
-                *stage = Stage::RUNNING;
+                first = Some(begin());
             }
-            before = *stage;
             match future.poll(cx) {
                 Poll::Ready(ready) => {
+                    before = *stage;
                     value = Some(ready);
                     body.set(Body::Ended);
                 }
-                Poll::Pending if before == Stage::RUNNING => {
-                    let waker = cx.waker().clone();
-                    let key = context::with_local(|local| local.enter_live(waker));
-                    *stage = Stage::live(key.expect("a task is polled on its loop"));
-                }
+                Poll::Pending if first.is_some() => *stage = Stage::enter_live(cx.waker()),
                 Poll::Pending => {}
             }
         });
-        this_thread::forget_own_waker();
         match (polled, value) {
             (Ok(()), None) => Poll::Pending,
             (Ok(()), Some(value)) => {
-                before.record_end(TaskEnd::Completed);
+                match first {
+                    // The shortest life, and the shortest way.
+                    Some(place) => place.counters.end(TaskEnd::Completed),
+                    None => before.record_end(TaskEnd::Completed),
+                }
                 Poll::Ready(TaskOutcome::value(value))
             }
-            (Err(payload), value) => Poll::Ready(self.panicked(payload, before, value)),
+            (Err(payload), value) => {
+                let first = first.is_some();
+                Poll::Ready(self.panicked(payload, first, before, value))
+            }
         }
     }
 }
