@@ -6,19 +6,18 @@
 use std::future::Future;
 use std::panic::Location;
 
-use crate::error::{Caller, RejectReason, Rejected};
+use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::lifecycle;
 use crate::event_loop::run_queue;
-use crate::event_loop::shared::Runnable;
 use crate::group::core::GroupCore;
 use crate::group::entered::{entered_group, no_context};
 use crate::group::spawn::Refused;
 use crate::sync::Arc;
+use crate::task;
 use crate::task::join::JoinHandle;
 use crate::task::origin::Origin;
-use crate::task::{self, Task};
 use crate::this_thread;
 
 /// Spawns a future on the next loop of the current group: that of this loop, or of `group.block_on`.
@@ -125,33 +124,31 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let location = origin.location();
-    let unlimited = this_thread::unlimited_place();
-    if unlimited.is_none() && this_thread::place().is_none() {
-        no_context("spawn_local");
-    }
-    // The task is created first, and refused through its handle if necessary: returning the future
-    // would move it twice more.
-    let (runnable, task) = task::new_local(this_thread::home(), future, origin);
-    match unlimited {
-        Some(place) if lifecycle::is_open(place.shown.get()) => {
+    if let Some(place) = this_thread::unlimited_place() {
+        if lifecycle::is_open(place.shown.get()) {
+            let (runnable, task) = task::new_local(this_thread::home(), future, origin);
             place.counters.accept_local();
             run_queue::push(runnable);
-            JoinHandle::new(task)
+            return JoinHandle::new(task);
         }
-        _ => enqueue_or_refuse(task, runnable, location),
     }
+    enqueue_or_refuse(future, origin)
 }
 
-/// Queues a task on a loop that is closed or has a limit, or refuses it.
+/// Spawns a future on a loop that is closed or has a limit, or refuses it through its handle.
 #[cold]
-fn enqueue_or_refuse<T: 'static>(
-    task: Task<T>,
-    runnable: Runnable,
-    location: Caller,
-) -> JoinHandle<T> {
-    let home = context::with_local(|local| Arc::clone(&local.shared));
-    let home = home.expect("the task was made on this loop");
+#[inline(never)]
+#[track_caller]
+fn enqueue_or_refuse<F>(future: F, origin: impl Origin + 'static) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    let location = origin.location();
+    let Some(home) = context::with_local(|local| Arc::clone(&local.shared)) else {
+        no_context("spawn_local")
+    };
+    let (runnable, task) = task::new_local(home.number.get(), future, origin);
     match home.enqueue_made(runnable, Lane::Main, Urgency::Now) {
         Ok(()) => JoinHandle::new(task),
         Err(reason) => {

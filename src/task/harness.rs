@@ -280,10 +280,15 @@ pub(crate) struct TaskOutcome<T>(OutcomeRepr<T>);
 
 enum OutcomeRepr<T> {
     Value(T),
-    Panicked(Box<Unjoined>),
-    Refused(RejectReason),
+    /// Boxed, for one pointer and a tag go through registers.
+    Failed(Box<Failure>),
     /// Cancelled, or taken.
     Nothing,
+}
+
+enum Failure {
+    Panicked(Unjoined),
+    Refused(RejectReason),
 }
 
 impl<T> TaskOutcome<T> {
@@ -297,7 +302,7 @@ impl<T> TaskOutcome<T> {
     }
 
     pub(crate) fn refused(reason: RejectReason) -> TaskOutcome<T> {
-        TaskOutcome(OutcomeRepr::Refused(reason))
+        TaskOutcome(OutcomeRepr::Failed(Box::new(Failure::Refused(reason))))
     }
 
     #[cold]
@@ -311,7 +316,8 @@ impl<T> TaskOutcome<T> {
         let panics = panics.unwrap_or(PanicReporter::STDERR);
         panics.trace(PanicSite::Task, &payload, Some(location));
         let record = Some(Box::new(PanicRecord::new(payload, location, name)));
-        TaskOutcome(OutcomeRepr::Panicked(Box::new(Unjoined { record, panics })))
+        let failure = Failure::Panicked(Unjoined { record, panics });
+        TaskOutcome(OutcomeRepr::Failed(Box::new(failure)))
     }
 
     /// Takes the result, for a join.
@@ -331,12 +337,12 @@ impl<T> TaskOutcome<T> {
         }
     }
 
-    /// How the task has ended.
+    /// How the task has ended, which was not refused.
     fn end(&self) -> TaskEnd {
         match self.0 {
             OutcomeRepr::Value(_) => TaskEnd::Completed,
-            OutcomeRepr::Panicked(_) => TaskEnd::Panicked,
-            OutcomeRepr::Refused(_) | OutcomeRepr::Nothing => TaskEnd::Cancelled,
+            OutcomeRepr::Failed(_) => TaskEnd::Panicked,
+            OutcomeRepr::Nothing => TaskEnd::Cancelled,
         }
     }
 
@@ -349,13 +355,16 @@ impl<T> TaskOutcome<T> {
 impl<T> OutcomeRepr<T> {
     #[cold]
     fn join_failure(self) -> JoinError {
-        match self {
-            OutcomeRepr::Panicked(mut unjoined) => {
+        let failure = match self {
+            OutcomeRepr::Failed(failure) => *failure,
+            OutcomeRepr::Value(_) | OutcomeRepr::Nothing => return JoinError::cancelled(),
+        };
+        match failure {
+            Failure::Refused(reason) => JoinError::rejected(reason),
+            Failure::Panicked(mut unjoined) => {
                 let record = unjoined.record.take().expect("the panic is taken once");
                 JoinError::panic(record)
             }
-            OutcomeRepr::Refused(reason) => JoinError::rejected(reason),
-            OutcomeRepr::Value(_) | OutcomeRepr::Nothing => JoinError::cancelled(),
         }
     }
 }
