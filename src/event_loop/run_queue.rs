@@ -53,10 +53,17 @@ impl RunQueue {
             if self.back.len() <= 1 {
                 return self.back.pop();
             }
-            std::mem::swap(&mut self.front, &mut self.back);
-            self.front.reverse();
+            self.turn_around();
         }
         self.front.pop()
+    }
+
+    #[inline(never)] // Keeps the pop of most tasks short.
+    fn turn_around(&mut self) {
+        std::mem::swap(&mut self.front, &mut self.back);
+        self.front.reverse();
+        // Both have room for a burst after the first one: a steady flow allocates nothing.
+        self.back.reserve(self.front.len());
     }
 
     pub(crate) fn len(&self) -> usize {

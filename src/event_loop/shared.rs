@@ -50,13 +50,13 @@ pub(crate) type Runnable = async_task::Runnable<TaskMeta>;
 /// words. A pointer to the loop and nothing else would take as much.
 #[derive(Debug)]
 pub(crate) struct TaskMeta {
-    /// The number of a loop; or of a job, with [`JOB`]; or zero.
+    /// The number of a loop; or [`JOB`]; or zero, for none.
     home: u32,
     id: [u32; 2],
 }
 
-/// Marks the number of a job.
-const JOB: u32 = 1 << 31;
+/// Instead of the number of a loop, for a job.
+const JOB: u32 = u32::MAX;
 
 impl TaskMeta {
     /// The metadata of a new task of the loop with this number.
@@ -68,11 +68,10 @@ impl TaskMeta {
         }
     }
 
-    /// The metadata of a job with this number and id.
-    pub(crate) fn of_job(number: u32, id: TaskId) -> TaskMeta {
-        debug_assert!(number & JOB == 0, "so many jobs do not fit in memory");
+    /// The metadata of a job with this id.
+    pub(crate) fn of_job(id: TaskId) -> TaskMeta {
         TaskMeta {
-            home: number | JOB,
+            home: JOB,
             id: id.to_halves(),
         }
     }
@@ -95,9 +94,8 @@ impl TaskMeta {
         self.home
     }
 
-    /// The number of the job, if it is one.
-    pub(crate) fn job(&self) -> Option<u32> {
-        (self.home & JOB != 0).then_some(self.home & !JOB)
+    pub(crate) fn is_job(&self) -> bool {
+        self.home == JOB
     }
 
     pub(crate) fn id(&self) -> TaskId {

@@ -5,14 +5,14 @@
 //! - A task that is polled at that moment ends with its poll if that is the last one: its result counts.
 //! - A job of a blocking group is asked when a thread takes it out of the queue, and not once it runs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::event_loop::context;
 use crate::event_loop::local::Local;
-use crate::event_loop::number::{Number, Numbered};
 use crate::event_loop::requests::{EndFlag, Request, Wish};
 use crate::event_loop::shared::{LOOPS, Shared, TaskMeta};
-use crate::sync::{Arc, AtomicBool, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, Ordering, Weak, plain};
 use crate::task_id::{AbortTarget, TaskId};
 
 impl TaskMeta {
@@ -35,9 +35,9 @@ impl TaskMeta {
 
     /// The control of a job that has not ended.
     fn find_job(&self) -> Option<Arc<JobControl>> {
-        // The id decides: the number may be another job's by now.
-        let found = self.job().and_then(|number| JOBS.find(number));
-        found.filter(|job| job.id == self.id())
+        self.is_job()
+            .then(|| JOBS.lock().get(&self.id()).and_then(Weak::upgrade))
+            .flatten()
     }
 }
 
@@ -49,13 +49,12 @@ fn abort_at_home(target: AbortTarget) {
     }
 }
 
-/// All jobs of the process that have not ended, by number.
-static JOBS: Numbered<JobControl> = Numbered::new();
+/// All jobs of the process that have not ended.
+static JOBS: plain::Mutex<BTreeMap<TaskId, Weak<JobControl>>> = plain::Mutex::new(BTreeMap::new());
 
 /// What the handle of a job shares with the job.
 #[derive(Debug)]
 pub(crate) struct JobControl {
-    number: Number<JobControl>,
     id: TaskId,
     aborted: AtomicBool,
     ended: AtomicBool,
@@ -64,19 +63,18 @@ pub(crate) struct JobControl {
 impl JobControl {
     pub(crate) fn new() -> Arc<JobControl> {
         let control = Arc::new(JobControl {
-            number: JOBS.reserve(),
             id: TaskId::next(),
             aborted: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        control.number.assign(&control);
-        control.number.release(); // another job may have it once this one is dropped
+        let weak = Arc::downgrade(&control);
+        JOBS.lock().insert(control.id, weak);
         control
     }
 
     /// The metadata of the job's task.
     pub(crate) fn meta(&self) -> TaskMeta {
-        TaskMeta::of_job(self.number.get(), self.id)
+        TaskMeta::of_job(self.id)
     }
 
     fn abort(&self) {
@@ -91,6 +89,14 @@ impl JobControl {
     /// Records that the job has ended.
     pub(crate) fn set_ended(&self) {
         self.ended.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for JobControl {
+    fn drop(&mut self) {
+        // It may be the last reference to the memory: it is dropped with no lock held.
+        let entry = JOBS.lock().remove(&self.id);
+        drop(entry);
     }
 }
 
