@@ -93,7 +93,10 @@ thread_local! {
 /// Notes that the loop with this number, index and place runs on this thread.
 pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place, meta_offset: usize) {
     THIS.with(|this| {
-        this.meta_offset.set(meta_offset);
+        // From zero to what it is, once in the life of a thread; a wait around this loop may have noted its waker.
+        if this.meta_offset.replace(meta_offset) == 0 && this.own_waker.get() != 0 {
+            this.own_waker.set(this.own_waker.get() + meta_offset);
+        }
         this.home.set(home);
         this.index.set(Some(index));
         this.place.set(Some(place));

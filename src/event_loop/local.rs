@@ -509,6 +509,7 @@ impl Local {
     pub(crate) fn queued(&self) -> usize {
         let kinds = [QueueKind::Io, QueueKind::Timed, QueueKind::Tail];
         let others: usize = kinds.map(|kind| self.queued_of(kind)).into_iter().sum();
+        debug_assert!(this_thread::is_home(self.shared.number.get()));
         run_queue::len() + others
     }
 
