@@ -54,6 +54,7 @@ pub(crate) fn has_timers() -> bool {
 }
 
 /// Calls `f` with the timers of this thread, to arm one; `f` must not call user code.
+#[inline]
 pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
     if this_thread::is_loop() {
         context::with_local(|local| f(&local.timers))
@@ -63,10 +64,9 @@ pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
 }
 
 /// Calls `f` with the timers of this thread, if its home is `home`; `f` must not call user code.
-pub(super) fn at<R>(home: HomeId, f: impl FnOnce(&Timers) -> R) -> Option<R> {
-    let mut f = Some(f);
-    let mut once = |timers: &Timers| (f.take().expect("called once"))(timers);
-    context::with_local(|local| (local.timers.home() == home).then(|| once(&local.timers)))
+#[inline]
+pub(super) fn at<R>(home: HomeId, f: impl Fn(&Timers) -> R) -> Option<R> {
+    context::with_local(|local| (local.timers.home() == home).then(|| f(&local.timers)))
         .flatten()
-        .or_else(|| block_on::at(home, &mut once))
+        .or_else(|| block_on::at(home, f))
 }
