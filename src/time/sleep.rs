@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::event_loop::budget;
 use crate::sync;
-use crate::time::here::{at, clock_here, here, now};
+use crate::time::here::{at, cancel, clock_here, here, now, try_arm};
 use crate::time::moment::Moment;
 use crate::time::queue::TimerKey;
 use crate::time::timers::{Armed, Away, HomeId, TimerKind, Timers};
@@ -202,11 +202,12 @@ impl Sleep {
         }
     }
 
+    #[inline(never)] // What a drop does, in one function.
     fn disarm(&mut self) {
         let Some((home, key)) = self.armed.take() else {
             return;
         };
-        match at(home, |timers| timers.cancel(key)) {
+        match cancel(home, key) {
             // Dropping a waker is user code: no borrow is held here.
             Some(waker) => drop(waker),
             None => home.notify(key, Away::Dropped),
@@ -252,15 +253,11 @@ impl Sleep {
     }
 
     /// Arms it on this thread, unless it is over.
+    #[inline(never)] // What a first poll does, in one function; the rest is rare or elsewhere.
     fn poll_unarmed(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         // Cloning a waker, and dropping it if it is not needed, is user code: no borrow is held.
         let waker = cx.waker().clone();
-        let kind = self.kind;
-        let arm = |timers: &Timers| {
-            let key = timers.try_arm(deadline, waker, kind);
-            key.map(|key| (timers.home(), key))
-        };
-        match here(arm) {
+        match try_arm(deadline, waker, self.kind) {
             Some(Ok(armed)) => {
                 self.armed = Some(armed);
                 Poll::Pending

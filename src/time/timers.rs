@@ -124,7 +124,7 @@ impl Timers {
 
     /// Arms a timer, unless it is [over](Timers::is_over); then it returns the waker, to be dropped with no
     /// borrow held.
-    #[inline(never)] // Keeps the poll of `Sleep` small.
+    #[inline(always)] // Into the one function that arms a sleep.
     pub(crate) fn try_arm(
         &self,
         deadline: Option<Instant>,
@@ -138,7 +138,7 @@ impl Timers {
     }
 
     /// Arms a timer. One that is already due fires when due timers are collected next.
-    #[inline]
+    #[inline(always)] // As `try_arm`.
     fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: TimerKind) -> TimerKey {
         let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
         let entry = Entry { waker, kind };
@@ -223,7 +223,7 @@ impl Timers {
     }
 
     /// Removes a timer; returns its waker, to be dropped with no borrow held.
-    #[inline(never)] // Keeps the drop of `Sleep` small.
+    #[inline(always)] // Into the one function that disarms a sleep.
     pub(crate) fn cancel(&self, key: TimerKey) -> Option<Waker> {
         let entry = self.queue.borrow_mut().remove(key)?;
         Some(entry.waker)
