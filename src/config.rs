@@ -29,6 +29,11 @@ pub enum WaitStrategy {
     Park,
     /// Look for work without blocking for this long, then block; not zero. A submission from another
     /// thread needs no system call while the loop spins.
+    ///
+    /// While spins of 20 µs or more end without work, the loop skips the spin before more and more of its
+    /// waits, up to 63 in a row; a spin that finds work ends that. So two loops that share a core, where each
+    /// would spin while the other one waits for the core, are as fast as loops that park, and a loop whose
+    /// work is rare uses little more CPU time than one that parks. Shorter spins are never skipped.
     SpinThenPark(Duration),
     /// Never block: each loop uses one core all the time.
     Busy,

@@ -91,6 +91,7 @@
 //! | `tracing` | events for loops, panics, rejections, slow polls and the phases of a shutdown |
 //! | `affinity` | `Builder::pin_cores`: a core for each loop (Linux) |
 //! | `peer-cred` | `UnixStream::peer_cred`: the process at the other end (Linux) |
+//! | `precise-timers` | [`Builder::precise_timers`] on Linux; elsewhere it needs no feature |
 //!
 //! The minimum Rust version is 1.85. The crate supports Unix, and is tested on Linux.
 //!
@@ -153,6 +154,7 @@
 //! | end a task when its loop shuts down | [`shutdown_requested`] |
 //! | shut down | [`EventLoopGroup::drain`], [`shutdown_gracefully`], [`shutdown_now`] |
 //! | do blocking work | [`blocking`] |
+//! | wake up for a timer within microseconds | [`Builder::precise_timers`] |
 //! | pin each loop to a core | `Builder::pin_cores`, with the feature `affinity` |
 //! | use hyper, rustls, tungstenite, ... | [`compat`] |
 //!

@@ -60,6 +60,7 @@ mod driver {
     const PARTS: &[(&str, Part)] = &[
         ("group", group),
         ("timers", timers),
+        ("precise timers", precise_timers),
         ("tcp", tcp),
         ("options", options),
         ("udp", udp),
@@ -296,7 +297,18 @@ mod driver {
     where
         F: Future<Output = io::Result<()>>,
     {
-        let group = EventLoopGroup::new(2)?;
+        run_part(EventLoopGroup::new(2)?, errors, part)
+    }
+
+    /// A part in this group.
+    fn run_part<F>(
+        group: EventLoopGroup,
+        errors: &Errors,
+        part: impl FnOnce(EventLoopGroup, Errors) -> F,
+    ) -> io::Result<()>
+    where
+        F: Future<Output = io::Result<()>>,
+    {
         let part = part(group.clone(), errors.clone());
         let result = group.block_on(timeout(patiently(3 * PATIENCE), part));
         let result = result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
@@ -341,7 +353,16 @@ mod driver {
     }
 
     fn timers(errors: &Errors) -> io::Result<()> {
-        with_group(errors, |group, _| async move {
+        timers_in(EventLoopGroup::new(2)?, errors)
+    }
+
+    fn precise_timers(errors: &Errors) -> io::Result<()> {
+        let builder = EventLoopGroup::builder().loops(2).precise_timers(true);
+        timers_in(builder.build()?, errors)
+    }
+
+    fn timers_in(group: EventLoopGroup, errors: &Errors) -> io::Result<()> {
+        run_part(group, errors, |group, _| async move {
             group
                 .spawn(async {
                     let start = Instant::now();

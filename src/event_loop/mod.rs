@@ -45,6 +45,7 @@ pub(crate) mod scheduled;
 pub(crate) mod scheduled_local;
 pub(crate) mod shared;
 pub(crate) mod shutdown;
+pub(crate) mod spin;
 pub(crate) mod state;
 pub(crate) mod submit;
 pub(crate) mod terms;

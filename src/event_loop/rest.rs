@@ -29,14 +29,16 @@ impl Runner {
             return self.poll_now();
         }
         match shared.config.wait_strategy {
-            WaitStrategy::Park => {}
-            WaitStrategy::SpinThenPark(spin) => {
-                if self.spin(spin, until)? {
+            WaitStrategy::SpinThenPark(spin) if self.spin_policy.should_spin() => {
+                let found_work = self.spin(spin, until)?;
+                self.spin_policy.spun(spin, found_work);
+                if found_work {
                     return Ok(());
                 }
                 // The time spent spinning must not be added to the wait.
                 until = until.map(|until| until.read_again());
             }
+            WaitStrategy::Park | WaitStrategy::SpinThenPark(_) => {}
             WaitStrategy::Busy => {
                 std::hint::spin_loop();
                 return self.poll_now();

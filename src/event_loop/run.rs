@@ -41,6 +41,7 @@ use crate::event_loop::local::{Local, QueueKind};
 use crate::event_loop::pace::{BATCH, Pace, SLICE};
 use crate::event_loop::shared::{LoopParts, Mail};
 use crate::event_loop::shutdown::{self, Outlook, ShuttingDown};
+use crate::event_loop::spin::SpinPolicy;
 use crate::panic::PanicSite;
 use crate::reactor::{Driver, WaitUntil};
 use crate::report::EndCause;
@@ -105,6 +106,8 @@ pub(crate) struct Runner {
     pub(super) mail: Mail,
     /// Wakers of due timers or ready descriptors, to be woken; empty in between.
     pub(super) due: Vec<Waker>,
+    /// Whether it spins before it sleeps, if its wait strategy is to spin.
+    pub(super) spin_policy: SpinPolicy,
     mode: Mode,
     /// Timers have just fired, and do not cut tasks off before this instant.
     not_before: Option<Instant>,
@@ -136,6 +139,7 @@ impl Runner {
             driver: parts.driver,
             mail: Batch::new(),
             due: Vec::new(),
+            spin_policy: SpinPolicy::default(),
             mode: Mode::Working,
             not_before: None,
             step: BATCH,

@@ -8,8 +8,11 @@
 //!   a new selector, a new bell, every descriptor registered again. A producer that used the old bell
 //!   rang for a loop that is awake by now, so no ring is lost. Three consecutive rebuilds without a
 //!   good wait are a failure.
+//! - A wait ends at its deadline or up to a millisecond later, never before. A precise driver ends it at the
+//!   deadline: the selector by an [`alarm`].
 //! - The wakers of tasks that wait for a descriptor are returned; the loop wakes them with no lock held.
 
+pub(crate) mod alarm;
 pub(crate) mod direction;
 pub(crate) mod source;
 pub(crate) mod table;
@@ -24,8 +27,9 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 
 use crate::park::{Parker, round_up};
+use crate::reactor::alarm::Alarm;
 use crate::reactor::source::Source;
-use crate::reactor::table::{BELL, Table};
+use crate::reactor::table::{ALARM, BELL, Table};
 use crate::sync::{self, Arc, Mutex};
 use crate::trace;
 
@@ -40,7 +44,16 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 pub(crate) enum Driver {
     Io(Reactor),
-    Park(Arc<Parker>),
+    Park(Arc<Parker>, Precision),
+}
+
+/// How exactly a wait ends at its deadline; never before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// In whole milliseconds, so that nearby timers share a wake-up.
+    Millis,
+    /// As exactly as the system can.
+    Exact,
 }
 
 /// The part of a driver that other threads reach.
@@ -78,12 +91,19 @@ pub(crate) enum Doorbell {
 
 impl Driver {
     /// Creates a driver with a selector.
-    pub(crate) fn with_io<W: Borrow<Source>>() -> io::Result<(Driver, Port<W>)> {
+    pub(crate) fn with_io<W: Borrow<Source>>(
+        precision: Precision,
+    ) -> io::Result<(Driver, Port<W>)> {
         let (poll, waker) = selector()?;
+        let alarm = match precision {
+            Precision::Millis => None,
+            Precision::Exact => Some(Alarm::new(poll.registry())?),
+        };
         let table = Table::new(poll.registry().try_clone()?);
         let reactor = Reactor {
             poll,
             events: Events::with_capacity(1024),
+            alarm,
             health: Health::default(),
         };
         let port = Port {
@@ -94,13 +114,13 @@ impl Driver {
     }
 
     /// Creates a driver that only parks.
-    pub(crate) fn without_io<W>() -> (Driver, Port<W>) {
+    pub(crate) fn without_io<W>(precision: Precision) -> (Driver, Port<W>) {
         let parker = Arc::new(Parker::new());
         let port = Port {
             bell: Doorbell::Park(Arc::clone(&parker)),
             table: None,
         };
-        (Driver::Park(parker), port)
+        (Driver::Park(parker, precision), port)
     }
 
     /// Waits for a ring or readiness, until `until` at most; adds the wakers of tasks that waited for
@@ -112,9 +132,12 @@ impl Driver {
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         match self {
-            Driver::Park(parker) => {
-                // Whole milliseconds, as in the selector, so that nearby timers share a wake-up.
-                parker.park(until.map(|until| round_up(until.left())));
+            Driver::Park(parker, precision) => {
+                let left = until.map(|until| until.left());
+                parker.park(match precision {
+                    Precision::Millis => left.map(round_up),
+                    Precision::Exact => left,
+                });
                 Ok(())
             }
             Driver::Io(reactor) => reactor.wait(port, until, ready),
@@ -125,19 +148,19 @@ impl Driver {
     /// another one after a rebuild.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
         match self {
-            Driver::Park(_) => None,
+            Driver::Park(..) => None,
             Driver::Io(reactor) => Some(reactor.poll.as_raw_fd()),
         }
     }
 
     /// Whether the bell of a loop that only parks was rung.
     pub(crate) fn was_rung(&self) -> bool {
-        matches!(self, Driver::Park(parker) if parker.has_permit())
+        matches!(self, Driver::Park(parker, _) if parker.has_permit())
     }
 
     /// Consumes the ring, as a wait would.
     pub(crate) fn forget_ring(&self) {
-        if let Driver::Park(parker) = self {
+        if let Driver::Park(parker, _) = self {
             parker.park(Some(Duration::ZERO));
         }
     }
@@ -150,7 +173,7 @@ impl Driver {
     ) -> io::Result<()> {
         match self {
             // Only the bell could be ready, and this loop is awake.
-            Driver::Park(_) => Ok(()),
+            Driver::Park(..) => Ok(()),
             Driver::Io(reactor) => reactor
                 .poll_once(port, Some(Duration::ZERO), ready)
                 .map(drop),
@@ -200,6 +223,8 @@ impl WaitUntil {
 pub(crate) struct Reactor {
     poll: Poll,
     events: Events,
+    /// Ends the waits of a precise driver.
+    alarm: Option<Alarm>,
     health: Health,
 }
 
@@ -211,6 +236,9 @@ impl Reactor {
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
         let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
+        if let (Some(alarm), Some(until)) = (&mut self.alarm, until) {
+            alarm.set_for(until.now, until.left());
+        }
         if self.poll_once(port, timeout, ready)? {
             return Ok(());
         }
@@ -237,9 +265,16 @@ impl Reactor {
             Ok(()) if self.events.is_empty() => Ok(false),
             Ok(()) => {
                 self.health.good_wait();
+                let mut descriptors = false;
+                for event in &self.events {
+                    match event.token() {
+                        BELL => {}
+                        ALARM => self.alarm.iter_mut().for_each(Alarm::rang),
+                        _ => descriptors = true,
+                    }
+                }
                 // Most wake-ups are only the bell: no need for the table's lock.
-                let bell_alone = self.events.iter().all(|event| event.token() == BELL);
-                if let (false, Some(table)) = (bell_alone, &port.table) {
+                if let (true, Some(table)) = (descriptors, &port.table) {
                     table.report(&self.events, ready);
                 }
                 Ok(true)
@@ -263,6 +298,9 @@ impl Reactor {
         error: Option<&io::Error>,
     ) -> io::Result<()> {
         let (poll, waker) = selector()?;
+        if let Some(alarm) = &mut self.alarm {
+            alarm.register(poll.registry())?;
+        }
         if let Some(table) = &port.table {
             table.rebuild(poll.registry().try_clone()?, ready);
         }
@@ -336,9 +374,19 @@ mod tests {
     use crate::reactor::source::Readiness;
     use std::io::Write;
 
+    /// Every kind of driver.
+    fn drivers() -> [(Driver, Port<Source>); 4] {
+        [
+            Driver::with_io(Precision::Millis).unwrap(),
+            Driver::with_io(Precision::Exact).unwrap(),
+            Driver::without_io(Precision::Millis),
+            Driver::without_io(Precision::Exact),
+        ]
+    }
+
     #[test]
     fn a_ring_before_the_wait_ends_it() {
-        for (mut driver, port) in [Driver::with_io::<Source>().unwrap(), Driver::without_io()] {
+        for (mut driver, port) in drivers() {
             port.bell.ring().unwrap();
             driver.wait(&port, None, &mut Vec::new()).unwrap();
         }
@@ -346,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {
-        for (mut driver, port) in [Driver::with_io::<Source>().unwrap(), Driver::without_io()] {
+        for (mut driver, port) in drivers() {
             let now = Instant::now();
             let deadline = now + Duration::from_millis(5);
             driver
@@ -384,7 +432,7 @@ mod tests {
 
     #[test]
     fn closing_a_port_returns_the_wakers_of_its_waiters() {
-        let (_driver, port) = Driver::with_io::<Source>().unwrap();
+        let (_driver, port) = Driver::with_io::<Source>(Precision::Millis).unwrap();
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let source = Arc::new(Source::default());
         let table = port.table.as_ref().unwrap();
@@ -396,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_rebuilt_reactor_still_watches_what_it_had() {
-        let (driver, port) = Driver::with_io::<Source>().unwrap();
+        let (driver, port) = Driver::with_io::<Source>(Precision::Millis).unwrap();
         let Driver::Io(mut reactor) = driver else {
             panic!("made with a reactor")
         };
@@ -420,8 +468,26 @@ mod tests {
     }
 
     #[test]
+    fn a_rebuilt_reactor_keeps_its_alarm() {
+        let (driver, port) = Driver::with_io::<Source>(Precision::Exact).unwrap();
+        let Driver::Io(mut reactor) = driver else {
+            panic!("made with a reactor")
+        };
+        for _ in 0..2 {
+            reactor.rebuild(&port, &mut Vec::new(), None).unwrap();
+            let now = Instant::now();
+            let deadline = now + Duration::from_micros(1_300);
+            let until = Some(WaitUntil { deadline, now });
+            reactor.wait(&port, until, &mut Vec::new()).unwrap();
+            assert!(Instant::now() >= deadline);
+            let rang = reactor.events.iter().any(|event| event.token() == ALARM);
+            assert_eq!(rang, cfg!(any(target_os = "linux", target_os = "android")));
+        }
+    }
+
+    #[test]
     fn a_rebuilt_reactor_answers_to_its_new_bell() {
-        let (driver, port) = Driver::with_io::<Source>().unwrap();
+        let (driver, port) = Driver::with_io::<Source>(Precision::Millis).unwrap();
         let Driver::Io(mut reactor) = driver else {
             panic!("made with a reactor")
         };

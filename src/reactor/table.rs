@@ -39,6 +39,8 @@ const GENERATIONS: u32 = ((1_u64 << HALF_BITS) - 1) as u32;
 
 /// The token of the bell.
 pub(crate) const BELL: Token = Token(usize::MAX);
+/// The token of the alarm. Like the bell's, it is of the generation that no slot has.
+pub(crate) const ALARM: Token = Token(usize::MAX - 1);
 
 /// Capacity that an empty table keeps; a larger allocation is freed when the last descriptor is
 /// deregistered.
@@ -118,7 +120,7 @@ impl<W: Borrow<Source>> Table<W> {
         *generation = (*generation + 1) % GENERATIONS;
         let entry = slots.vacant_entry();
         let token = token(entry.key(), *generation);
-        debug_assert_ne!(token, BELL);
+        debug_assert!(token != BELL && token != ALARM);
         if let Err(error) = registry.register(&mut SourceFd(&fd), token, INTEREST) {
             return Some(Err(error));
         }
@@ -156,7 +158,7 @@ impl<W: Borrow<Source>> Table<W> {
     pub(crate) fn report(&self, events: &Events, woken: &mut Vec<Waker>) {
         let inner = self.inner.lock();
         for event in events {
-            if event.token() == BELL {
+            if matches!(event.token(), BELL | ALARM) {
                 continue;
             }
             self.events.add(1);

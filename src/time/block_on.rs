@@ -234,6 +234,7 @@ pub(super) fn read_clock() -> Option<Instant> {
 }
 
 /// Calls `f` with the timers of this thread, to arm one: inside `block_on` only.
+#[inline(never)] // Keeps what a loop does small.
 pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
     if !is_inside() {
         return None;
@@ -244,6 +245,7 @@ pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
 }
 
 /// Calls `f` with the timers of this thread, if its home is `home`.
+#[inline(never)] // Keeps what a loop does small.
 pub(super) fn at<R>(home: HomeId, f: impl FnOnce(&Timers) -> R) -> Option<R> {
     let here = Home::current()?;
     (here.timers.home() == home).then(|| f(&here.timers))

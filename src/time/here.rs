@@ -1,5 +1,6 @@
 //! The timers and the clock of the current thread: those of its loop, or of its `block_on`.
 
+use std::task::Waker;
 use std::time::Instant;
 
 use crate::clock::{self, Clock};
@@ -7,7 +8,8 @@ use crate::event_loop::context;
 use crate::sync;
 use crate::this_thread;
 use crate::time::block_on;
-use crate::time::timers::{HomeId, Timers};
+use crate::time::queue::TimerKey;
+use crate::time::timers::{HomeId, TimerKind, Timers};
 
 /// Reads the clock of the current loop: the system's, or that of a
 /// [`TestLoop`](crate::testing::TestLoop).
@@ -53,6 +55,42 @@ pub(crate) fn has_timers() -> bool {
     here(|_| ()).is_some()
 }
 
+/// Arms a timer on this thread, as [`Timers::try_arm`] does.
+///
+/// Not by [`here`], nor [`cancel`] by [`at`]: here the two ways have a closure each, and that of a loop becomes
+/// part of the poll.
+#[inline(always)]
+pub(super) fn try_arm(
+    deadline: Option<Instant>,
+    waker: Waker,
+    kind: TimerKind,
+) -> Option<Result<(HomeId, TimerKey), Waker>> {
+    if this_thread::is_loop() {
+        context::with_local(|local| {
+            let key = local.timers.try_arm(deadline, waker, kind);
+            key.map(|key| (local.timers.home(), key))
+        })
+    } else {
+        block_on::here(|timers| {
+            let key = timers.try_arm(deadline, waker, kind);
+            key.map(|key| (timers.home(), key))
+        })
+    }
+}
+
+/// Cancels a timer, if its home is this thread's; returns its waker, to be dropped with no borrow held.
+#[inline(always)]
+pub(super) fn cancel(home: HomeId, key: TimerKey) -> Option<Option<Waker>> {
+    let on_loop = context::with_local(|local| {
+        let is_home = local.timers.home() == home;
+        is_home.then(|| local.timers.cancel(key))
+    });
+    match on_loop.flatten() {
+        None => block_on::at(home, |timers| timers.cancel(key)),
+        cancelled => cancelled,
+    }
+}
+
 /// Calls `f` with the timers of this thread, to arm one; `f` must not call user code.
 pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
     if this_thread::is_loop() {
@@ -63,10 +101,8 @@ pub(super) fn here<R>(f: impl FnOnce(&Timers) -> R) -> Option<R> {
 }
 
 /// Calls `f` with the timers of this thread, if its home is `home`; `f` must not call user code.
-pub(super) fn at<R>(home: HomeId, f: impl FnOnce(&Timers) -> R) -> Option<R> {
-    let mut f = Some(f);
-    let mut once = |timers: &Timers| (f.take().expect("called once"))(timers);
-    context::with_local(|local| (local.timers.home() == home).then(|| once(&local.timers)))
+pub(super) fn at<R>(home: HomeId, f: impl Fn(&Timers) -> R) -> Option<R> {
+    context::with_local(|local| (local.timers.home() == home).then(|| f(&local.timers)))
         .flatten()
-        .or_else(|| block_on::at(home, &mut once))
+        .or_else(|| block_on::at(home, f))
 }

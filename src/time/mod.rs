@@ -3,9 +3,11 @@
 //! A timer lives on the loop that polls it, in a queue of that loop: arming and cancelling it there
 //! takes no lock. It never fires early, and it is late by at most 1 ms plus the task that is running: an
 //! idle loop waits in whole milliseconds, and a busy one stops at the deadline, with the task that is
-//! running then, and runs the task that the timer wakes ahead of its queue. A sleep whose deadline has
-//! passed is ready when it is polled; that costs budget, so a task that keeps sleeping for no time yields
-//! to other tasks. Dropping a timer frees it at once, or soon if it is dropped on another thread. Timers
+//! running then, and runs the task that the timer wakes ahead of its queue. With
+//! [`precise_timers`](crate::Builder::precise_timers) an idle loop wakes up within microseconds.
+//!
+//! A sleep whose deadline has passed is ready when it is polled; that costs budget, so a task that keeps
+//! sleeping for no time yields to other tasks. Dropping a timer frees it at once, or soon if it is dropped on another thread. Timers
 //! also work in [`run`](crate::run) and [`block_on`](crate::block_on), but not in tasks of other runtimes.
 //!
 //! A timer that is moved to another thread is armed there when it is polled there. Until then it fires on

@@ -85,13 +85,15 @@ impl<T> Queue<T> {
         deadlines.filter(|&deadline| deadline > now).min()
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, deadline: u64, value: T) -> TimerKey {
         if self.is_empty() {
             self.wheel.begin(self.now);
         }
-        let key = self.slots.occupy(deadline, self.order, value);
+        let order = self.order;
         self.order += 1;
-        self.link(key.slot);
+        let key = self.slots.occupy(deadline, order, value);
+        self.link(key.slot, deadline, order);
         key
     }
 
@@ -101,22 +103,23 @@ impl<T> Queue<T> {
     }
 
     /// Removes an entry.
+    #[inline]
     pub(crate) fn remove(&mut self, key: TimerKey) -> Option<T> {
-        self.get_mut(key)?;
-        Some(self.remove_slot(key.slot))
+        self.slots.has(key).then(|| self.remove_slot(key.slot))
     }
 
     /// Changes the deadline of an entry, which then counts as inserted now; `false` if it is gone.
     pub(crate) fn reset(&mut self, key: TimerKey, deadline: u64) -> bool {
-        if self.get_mut(key).is_none() {
+        if !self.slots.has(key) {
             return false;
         }
         self.unlink(key.slot);
+        let order = self.order;
+        self.order += 1;
         let entry = self.slots.entry_mut(key.slot);
         entry.deadline = deadline;
-        entry.order = self.order;
-        self.order += 1;
-        self.link(key.slot);
+        entry.order = order;
+        self.link(key.slot, deadline, order);
         true
     }
 
@@ -165,45 +168,62 @@ impl<T> Queue<T> {
     fn cascade(&mut self) {
         let mut slot = self.wheel.advance();
         while slot != NONE {
-            let next = self.slots.entry(slot).next;
-            self.link(slot);
+            let entry = self.slots.entry(slot);
+            let next = entry.next;
+            self.link(slot, entry.deadline, entry.order);
             slot = next;
         }
     }
 
     /// Links an entry into the wheel or the heap, by its deadline.
-    fn link(&mut self, slot: u32) {
-        if !self.wheel.insert(&mut self.slots, slot) {
-            let entry = self.slots.entry_mut(slot);
-            entry.bucket = None;
-            let node = (entry.deadline, entry.order, slot);
-            self.heap.push(Reverse(node));
+    #[inline(always)] // A timer is armed by one function.
+    fn link(&mut self, slot: u32, deadline: u64, order: u64) {
+        match self.wheel.bucket(deadline) {
+            Some(bucket) => self.wheel.insert(&mut self.slots, slot, bucket),
+            None => {
+                self.slots.entry_mut(slot).bucket = None;
+                self.heap.push(Reverse((deadline, order, slot)));
+            }
         }
     }
 
     /// Unlinks an entry from the wheel; its node in the heap becomes stale with the caller's next step.
+    #[inline(always)] // A timer is cancelled by one function.
     fn unlink(&mut self, slot: u32) {
-        if let Some(bucket) = self.slots.entry(slot).bucket {
-            self.wheel.remove(&mut self.slots, slot, bucket);
-        } else if self.heap.len() > 2 * self.slots.len() + STALE_NODES {
+        match self.slots.entry(slot).bucket {
+            Some(bucket) => self.wheel.remove(&mut self.slots, slot, bucket),
+            None => self.drop_stale(),
+        }
+    }
+
+    /// Drops the stale nodes of the heap, if most are.
+    #[inline(never)]
+    fn drop_stale(&mut self) {
+        if self.heap.len() > 2 * self.slots.len() + STALE_NODES {
             let slots = &self.slots;
             self.heap
                 .retain(|&Reverse((_, order, slot))| slots.has_order(slot, order));
         }
     }
 
+    #[inline(always)] // As `unlink`.
     fn remove_slot(&mut self, slot: u32) -> T {
         self.unlink(slot);
         let value = self.slots.vacate(slot);
         if self.is_empty() {
-            // Frees the memory that a large number of past entries has needed.
-            self.heap.clear();
-            if self.heap.capacity() > KEPT_NODES {
-                self.heap = BinaryHeap::new();
-            }
-            self.slots.shrink();
+            self.shrink();
         }
         value
+    }
+
+    /// Frees the memory that a large number of past entries has needed; the queue is empty.
+    #[inline(never)]
+    fn shrink(&mut self) {
+        self.heap.clear();
+        if self.heap.capacity() > KEPT_NODES {
+            self.heap = BinaryHeap::new();
+        }
+        self.slots.shrink();
     }
 }
 

@@ -6,6 +6,7 @@
 //! - A sleep whose deadline has passed is ready when polled, armed or not. That spends the task's
 //!   budget, as a ready socket does. Only the timer of a scheduled closure waits until it is fired.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::event_loop::budget;
 use crate::sync;
-use crate::time::here::{at, clock_here, here, now};
+use crate::time::here::{at, cancel, clock_here, here, now, try_arm};
 use crate::time::moment::Moment;
 use crate::time::queue::TimerKey;
 use crate::time::timers::{Armed, Away, HomeId, TimerKind, Timers};
@@ -201,11 +202,12 @@ impl Sleep {
         }
     }
 
+    #[inline(never)] // What a drop does, in one function.
     fn disarm(&mut self) {
         let Some((home, key)) = self.armed.take() else {
             return;
         };
-        match at(home, |timers| timers.cancel(key)) {
+        match cancel(home, key) {
             // Dropping a waker is user code: no borrow is held here.
             Some(waker) => drop(waker),
             None => home.notify(key, Away::Dropped),
@@ -226,8 +228,8 @@ impl Sleep {
         };
         match here(check).flatten() {
             Some(Armed::Stale) => {
-                let waker = cx.waker().clone();
-                let old = at(home, |timers| timers.replace(key, waker));
+                let waker = Cell::new(Some(cx.waker().clone()));
+                let old = at(home, |timers| Some(timers.replace(key, waker.take()?)));
                 drop(old);
                 Some(Armed::Waiting)
             }
@@ -250,6 +252,49 @@ impl Sleep {
         deadline
     }
 
+    /// Arms it on this thread, unless it is over.
+    #[inline(never)] // What a first poll does, in one function; the rest is rare or elsewhere.
+    fn poll_unarmed(&mut self, deadline: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        // Cloning a waker, and dropping it if it is not needed, is user code: no borrow is held.
+        let waker = cx.waker().clone();
+        match try_arm(deadline, waker, self.kind) {
+            Some(Ok(armed)) => {
+                self.armed = Some(armed);
+                Poll::Pending
+            }
+            Some(Err(waker)) => {
+                drop(waker);
+                self.poll_elapsed(cx)
+            }
+            None if deadline.is_some_and(|deadline| sync::now() >= deadline) => Poll::Ready(()),
+            None => panic!(
+                "a timer of loopgroup was polled on a thread that has no timers: poll it inside a \
+                 task of a group, inside loopgroup::run or inside loopgroup::block_on; in a task of \
+                 another runtime use that runtime's timers"
+            ),
+        }
+    }
+
+    /// Polls it when it has been polled before, and in rare cases for the first time.
+    #[inline(never)]
+    fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.resolve();
+        // A scheduled closure that is never due is armed nevertheless: a shutdown searches the
+        // timers for it.
+        if deadline.is_none() && self.kind == TimerKind::Sleep {
+            return Poll::Pending;
+        }
+        match self.poll_armed(deadline, cx) {
+            None => self.poll_unarmed(deadline, cx),
+            Some(Armed::Fired) => {
+                self.armed = None;
+                Poll::Ready(())
+            }
+            Some(Armed::Due) => self.poll_elapsed(cx),
+            Some(_) => Poll::Pending,
+        }
+    }
+
     /// Completes without having fired; spends budget, so that a task that never waits for its
     /// timers still yields.
     fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -264,46 +309,9 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let deadline = this.resolve();
-        // A scheduled closure that is never due is armed nevertheless: a shutdown searches the
-        // timers for it.
-        if deadline.is_none() && this.kind == TimerKind::Sleep {
-            return Poll::Pending;
-        }
-        match this.poll_armed(deadline, cx) {
-            None => {}
-            Some(Armed::Fired) => {
-                this.armed = None;
-                return Poll::Ready(());
-            }
-            Some(Armed::Due) => return this.poll_elapsed(cx),
-            Some(_) => return Poll::Pending,
-        }
-        // Cloning a waker, and dropping it if it is not needed, is user code: no borrow is held.
-        let mut waker = Some(cx.waker().clone());
-        let arm = |timers: &Timers| {
-            if timers.is_over(deadline, this.kind) {
-                return None;
-            }
-            let key = timers.arm(deadline, waker.take()?, this.kind);
-            Some((timers.home(), key))
-        };
-        match here(arm) {
-            Some(None) => {
-                drop(waker);
-                this.poll_elapsed(cx)
-            }
-            Some(armed) => {
-                this.armed = armed;
-                Poll::Pending
-            }
-            None if deadline.is_some_and(|deadline| sync::now() >= deadline) => Poll::Ready(()),
-            None => panic!(
-                "a timer of loopgroup was polled on a thread that has no timers: poll it inside a \
-                 task of a group, inside loopgroup::run or inside loopgroup::block_on; in a task of \
-                 another runtime use that runtime's timers"
-            ),
+        match (&self.moment, &self.armed) {
+            (&Moment::At(Some(deadline)), None) => self.poll_unarmed(Some(deadline), cx),
+            _ => self.poll_again(cx),
         }
     }
 }

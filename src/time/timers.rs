@@ -13,6 +13,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ pub(crate) enum TimerKind {
 
 /// Identifies the thread that a timer is armed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HomeId(u64);
+pub(crate) struct HomeId(NonZeroU64);
 
 /// The state of an armed timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,9 +122,24 @@ impl Timers {
         kind == TimerKind::Sleep && deadline.is_some_and(|deadline| deadline <= now)
     }
 
+    /// Arms a timer, unless it is [over](Timers::is_over); then it returns the waker, to be dropped with no
+    /// borrow held.
+    #[inline(always)] // Into the one function that arms a sleep.
+    pub(crate) fn try_arm(
+        &self,
+        deadline: Option<Instant>,
+        waker: Waker,
+        kind: TimerKind,
+    ) -> Result<TimerKey, Waker> {
+        if self.is_over(deadline, kind) {
+            return Err(waker);
+        }
+        Ok(self.arm(deadline, waker, kind))
+    }
+
     /// Arms a timer. One that is already due fires when due timers are collected next.
-    #[inline(never)] // Keeps the poll of `Sleep` small.
-    pub(crate) fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: TimerKind) -> TimerKey {
+    #[inline(always)] // As `try_arm`.
+    fn arm(&self, deadline: Option<Instant>, waker: Waker, kind: TimerKind) -> TimerKey {
         let deadline = deadline.map_or(NEVER, |deadline| self.number(deadline));
         let entry = Entry { waker, kind };
         self.note_deadline(deadline);
@@ -207,6 +223,7 @@ impl Timers {
     }
 
     /// Removes a timer; returns its waker, to be dropped with no borrow held.
+    #[inline(always)] // Into the one function that disarms a sleep.
     pub(crate) fn cancel(&self, key: TimerKey) -> Option<Waker> {
         let entry = self.queue.borrow_mut().remove(key)?;
         Some(entry.waker)
@@ -264,6 +281,7 @@ impl Timers {
     }
 
     /// The deadline as nanoseconds since `zero`.
+    #[inline]
     fn number(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.zero);
         // Not `as_nanos`: 128-bit arithmetic is slower.
@@ -294,14 +312,15 @@ pub(crate) trait TimerHome: Send + Sync {
     fn notify(&self, key: TimerKey, away: Away);
 }
 
-static NEXT_HOME: plain::AtomicU64 = plain::AtomicU64::new(0);
+static NEXT_HOME: plain::AtomicU64 = plain::AtomicU64::new(1);
 static HOMES: plain::Mutex<BTreeMap<HomeId, Weak<dyn TimerHome>>> =
     plain::Mutex::new(BTreeMap::new());
 
 impl HomeId {
     /// Registers a thread with timers.
     pub(crate) fn register(home: Weak<dyn TimerHome>) -> HomeId {
-        let id = HomeId(NEXT_HOME.fetch_add(1, Ordering::Relaxed));
+        let id = NonZeroU64::new(NEXT_HOME.fetch_add(1, Ordering::Relaxed));
+        let id = HomeId(id.expect("fewer homes than a u64 can number"));
         HOMES.lock().insert(id, home);
         id
     }

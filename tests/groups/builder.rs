@@ -363,6 +363,7 @@ impl Observer {
             Box::new(|b| b.slow_poll(Duration::from_secs(60))),
             Box::new(|b| b.wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(1)))),
             Box::new(|b| b.close_channels(CloseChannels::Immediately)),
+            Box::new(|b| b.precise_timers(true)),
             Box::new(|b| match cfg!(target_os = "linux") {
                 true => b.pin_cores(CorePinning::RoundRobin),
                 false => b, // elsewhere it is an error
@@ -435,7 +436,7 @@ fn the_order_of_setters_does_not_matter() {
                  max_pending_tasks: Some(1), \
                  reject_policy: Backoff {{ retries: 2, interval: 1µs }}, io_ratio: 70, \
                  measure_time: true, wait_strategy: SpinThenPark(1µs), \
-                 close_channels: Immediately, pinned: {}, io: false, .. }}",
+                 close_channels: Immediately, precise_timers: true, pinned: {}, io: false, .. }}",
                 cfg!(target_os = "linux")
             ),
         };

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use loopgroup::blocking::BlockingGroup;
 use loopgroup::io::Registered;
 use loopgroup::net::{self, Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener};
+use loopgroup::time::sleep;
 use loopgroup::{EndCause, EventLoop, EventLoopGroup, LoopState, RejectReason, yield_now};
 
-use crate::util::{self, Door, DropCount, TempPath, alone, eventually, tid_of, within};
+use crate::util::{self, Door, DropCount, TempPath, alone, eventually, ms, tid_of, within};
 
 /// Larger than the address space of any process: no thread starts with it.
 const IMPOSSIBLE_STACK: usize = 1 << 47;
@@ -79,6 +80,28 @@ fn one_selector() -> EventLoopGroup {
     let group = EventLoopGroup::new(1).unwrap();
     assert_eq!(selectors().len(), PER_LOOP);
     group
+}
+
+#[test]
+fn a_loop_whose_alarm_cannot_be_made_is_named() {
+    alone("a_loop_whose_alarm_cannot_be_made_is_named", || {
+        let mut files = exhaust();
+        // Four for the first loop: a selector, its bell, an alarm, and the second way to the selector.
+        let precise = || EventLoopGroup::builder().loops(2).precise_timers(true);
+        for free in 4..8 {
+            files.truncate(files.len() - if free == 4 { 4 } else { 1 });
+            let error = precise().build().unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("could not create loop 1 of 2"), "{text}");
+        }
+        files.truncate(files.len() - 1);
+        let group = precise().build().unwrap();
+        drop(files);
+        let alarms = descriptors().into_iter();
+        let alarms = alarms.filter(|(_, target)| target == "anon_inode:[timerfd]");
+        assert_eq!(alarms.count(), 2);
+        group.block_on(group.spawn_on(1, sleep(ms(1)))).unwrap();
+    });
 }
 
 #[test]

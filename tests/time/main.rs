@@ -1,6 +1,7 @@
 //! Timers and scheduled closures fire on time, in real and in virtual time.
 
 mod driving;
+mod precise;
 mod repeating;
 mod scheduling;
 mod timers;

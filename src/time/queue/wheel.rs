@@ -11,7 +11,7 @@
 //! - A list is doubly linked through the slots: insertion and removal are O(1), and nothing is
 //!   allocated.
 
-use super::slots::{NONE, Slots};
+use super::slots::{Bucket, NONE, Slots};
 
 /// A grain is 2^20 ns.
 const GRAIN_BITS: u32 = 20;
@@ -26,8 +26,8 @@ const LEVELS: usize = (u64::BITS - GRAIN_BITS).div_ceil(DIGIT_BITS) as usize;
 pub(super) struct Wheel {
     /// The grain that the wheel has advanced to.
     base: u64,
-    /// The first slot of each bucket.
-    heads: [[u32; BUCKETS]; LEVELS],
+    /// The first slot of each bucket, level by level.
+    heads: [u32; LEVELS * BUCKETS],
     /// Which buckets of a level are occupied, one bit each.
     occupied: [u64; LEVELS],
 }
@@ -36,42 +36,42 @@ impl Wheel {
     pub(super) const fn new() -> Wheel {
         Wheel {
             base: 0,
-            heads: [[NONE; BUCKETS]; LEVELS],
+            heads: [NONE; LEVELS * BUCKETS],
             occupied: [0; LEVELS],
         }
     }
 
-    /// The level and bucket of a deadline; `None` if it belongs to the heap.
-    fn bucket(&self, deadline: u64) -> Option<(u8, u8)> {
+    /// The bucket of a deadline; `None` if it belongs to the heap.
+    #[inline]
+    pub(super) fn bucket(&self, deadline: u64) -> Option<Bucket> {
         let grain = deadline >> GRAIN_BITS;
         if grain <= self.base {
             return None;
         }
         let level = (grain ^ self.base).ilog2() / DIGIT_BITS;
-        let bucket = (grain >> (level * DIGIT_BITS)) as usize % BUCKETS;
-        Some((level as u8, bucket as u8))
+        let digit = (grain >> (level * DIGIT_BITS)) as usize % BUCKETS;
+        // Never zero: the digit is greater than that of `base`.
+        Bucket::new((level as usize * BUCKETS + digit) as u16)
     }
 
-    /// Inserts an entry; `false` if its deadline is too near.
-    pub(super) fn insert<T>(&mut self, slots: &mut Slots<T>, slot: u32) -> bool {
-        let Some((level, bucket)) = self.bucket(slots.entry(slot).deadline) else {
-            return false;
-        };
-        let head = &mut self.heads[usize::from(level)][usize::from(bucket)];
-        let next = std::mem::replace(head, slot);
-        self.occupied[usize::from(level)] |= 1 << bucket;
+    /// Inserts a slot into a bucket, as the first.
+    #[inline]
+    pub(super) fn insert<T>(&mut self, slots: &mut Slots<T>, slot: u32, bucket: Bucket) {
+        let (level, digit) = split(bucket);
+        self.occupied[level] |= 1 << digit;
+        let next = std::mem::replace(&mut self.heads[level * BUCKETS + digit], slot);
         let entry = slots.entry_mut(slot);
-        entry.bucket = Some((level, bucket));
+        entry.bucket = Some(bucket);
         entry.previous = NONE;
         entry.next = next;
         if next != NONE {
             slots.entry_mut(next).previous = slot;
         }
-        true
     }
 
-    pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, slot: u32, bucket: (u8, u8)) {
-        let (level, bucket) = bucket;
+    /// Removes a slot from its bucket.
+    #[inline]
+    pub(super) fn remove<T>(&mut self, slots: &mut Slots<T>, slot: u32, bucket: Bucket) {
         let entry = slots.entry(slot);
         let (before, after) = (entry.previous, entry.next);
         if after != NONE {
@@ -81,9 +81,10 @@ impl Wheel {
             slots.entry_mut(before).next = after;
             return;
         }
-        self.heads[usize::from(level)][usize::from(bucket)] = after;
+        let (level, digit) = split(bucket);
+        self.heads[level * BUCKETS + digit] = after;
         if after == NONE {
-            self.occupied[usize::from(level)] &= !(1 << bucket);
+            self.occupied[level] &= !(1 << digit);
         }
     }
 
@@ -100,7 +101,7 @@ impl Wheel {
     /// The earliest deadline, if few entries have to be scanned for it.
     pub(super) fn earliest<T>(&self, slots: &Slots<T>) -> Option<Earliest> {
         let (level, bucket, _) = self.first()?;
-        let mut slot = self.heads[level][bucket];
+        let mut slot = self.heads[level * BUCKETS + bucket];
         let mut least = u64::MAX;
         for _ in 0..SCAN_LIMIT {
             let entry = slots.entry(slot);
@@ -131,13 +132,20 @@ impl Wheel {
         };
         self.occupied[level] &= !(1 << bucket);
         self.base = grain;
-        std::mem::replace(&mut self.heads[level][bucket], NONE)
+        std::mem::replace(&mut self.heads[level * BUCKETS + bucket], NONE)
     }
 
     /// Sets the start of an empty wheel to `now`.
     pub(super) fn begin(&mut self, now: u64) {
         self.base = now >> GRAIN_BITS;
     }
+}
+
+/// The level of a bucket, and its number there.
+#[inline]
+fn split(bucket: Bucket) -> (usize, usize) {
+    let bucket = usize::from(bucket.get());
+    (bucket / BUCKETS % LEVELS, bucket % BUCKETS)
 }
 
 /// What a scan of the earliest bucket finds.
