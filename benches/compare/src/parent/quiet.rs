@@ -20,6 +20,8 @@ const LEAST_TICKS: f64 = 2.0;
 
 /// Raises the priority of this process, if it may; says what came of it.
 pub(super) fn raise_priority() -> String {
+    // Where sessions are scheduled as groups, a priority counts only inside of one: the group has its own.
+    let _ = fs::write("/proc/self/autogroup", NICE.to_string());
     match rustix::process::setpriority_process(None, NICE) {
         Ok(()) => format!("at nice {NICE}"),
         Err(error) => {
