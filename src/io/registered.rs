@@ -325,6 +325,22 @@ impl<T: AsFd> Registered<T> {
         }
     }
 
+    /// Clears the readiness and has the selector look: if the descriptor is ready, the next wait of the loop
+    /// reports it. Where a system call finds nothing at a high price, that saves it.
+    ///
+    /// Nothing is cleared if the descriptor is not registered, or if the selector cannot be asked.
+    pub(crate) fn look_again(&self, direction: Direction) {
+        let Some(source) = self.watched.source() else {
+            return;
+        };
+        // The tick precedes the look: an event that another thread records in between is not cleared.
+        if let Readiness::Ready(tick) = source.readiness(direction) {
+            if self.watched.look_again() {
+                source.short(direction, tick);
+            }
+        }
+    }
+
     /// Tries an operation on a descriptor that is not registered: it may never have to wait at all.
     pub(super) fn try_unregistered<R>(
         &self,

@@ -131,6 +131,16 @@ impl Watched {
         Ok(())
     }
 
+    /// Has the selector report the descriptor again if it is ready; `false` if it cannot.
+    pub(crate) fn look_again(&self) -> bool {
+        let registration = self.registration.lock();
+        let Some(Registration { home, token }) = registration.as_ref() else {
+            return false;
+        };
+        let table = home.port.table.as_ref();
+        table.is_some_and(|table| table.look_again(*token))
+    }
+
     /// Removes the descriptor from the table; afterwards the caller may close it.
     pub(crate) fn deregister(&self) {
         let registration = self.registration.lock();

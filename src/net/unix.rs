@@ -339,6 +339,11 @@ impl UnixListener {
         self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
 
+    /// Has the selector look for further connections.
+    pub(super) fn look_again(&self) {
+        self.io.look_again(Direction::Read);
+    }
+
     /// Returns a stream of connections, which never ends.
     ///
     /// # Examples

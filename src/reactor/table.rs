@@ -6,6 +6,8 @@
 //!   per batch of events, and woken by the caller with no lock held.
 //! - Order of deregistration: leave the selector, free the slot, close the descriptor. The first
 //!   two happen here, under the lock; the third is up to the owner, afterwards.
+//! - A descriptor that was reported once is reported again only after another edge, or after
+//!   [`look_again`](Table::look_again).
 //! - It knows sources, not their owners: a slot holds any value that has a source.
 //! - The table keeps raw descriptors, which the owners of the sources keep open for as long as they are
 //!   registered: that makes it possible to register them all again.
@@ -31,6 +33,9 @@ const INTEREST: Interest = Interest::READABLE
     .add(Interest::PRIORITY);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+/// Whether a registration that is modified is reported again if it is ready: epoll promises that.
+const MODIFYING_LOOKS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Half of a token is the index, the other half the generation.
 const HALF_BITS: u32 = usize::BITS / 2;
@@ -154,6 +159,17 @@ impl<W: Borrow<Source>> Table<W> {
         drop(freed);
     }
 
+    /// Has the selector report a descriptor again if it is ready, although it has reported that edge; `false`
+    /// if the selector does not do so, or is broken.
+    pub(crate) fn look_again(&self, token: Token) -> bool {
+        let inner = self.inner.lock();
+        let (Some(slot), Some(registry)) = (inner.slot(token), &inner.registry) else {
+            return false;
+        };
+        let fd = &mut SourceFd(&slot.fd);
+        MODIFYING_LOOKS && registry.reregister(fd, token, INTEREST).is_ok()
+    }
+
     /// Passes what the selector reported to the sources; adds the wakers of their waiters to `woken`.
     pub(crate) fn report(&self, events: &Events, woken: &mut Vec<Waker>) {
         let inner = self.inner.lock();
@@ -268,6 +284,32 @@ mod tests {
         assert!(woken.is_empty());
         assert_eq!(table.stale.get(), 1);
         assert_eq!(table.len(), 1);
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[test]
+    fn a_look_reports_an_edge_again_and_only_if_it_is_still_there() {
+        use std::io::Read;
+        let mut poll = mio::Poll::new().unwrap();
+        let table = Table::new(poll.registry().try_clone().unwrap());
+        let (mut one, mut other) = pair();
+        let source = Arc::new(Source::default());
+        let token = table.register(one.as_raw_fd(), &source).unwrap().unwrap();
+        other.write_all(b"x").unwrap();
+        let mut events = Events::with_capacity(8);
+        let mut readable = || {
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            events.iter().any(|event| event.is_readable())
+        };
+        assert!(readable());
+        assert!(!readable(), "an edge is reported once");
+        assert!(table.look_again(token));
+        assert!(readable());
+        one.read_exact(&mut [0]).unwrap();
+        assert!(table.look_again(token));
+        assert!(!readable());
+        table.deregister(token);
+        assert!(!table.look_again(token));
     }
 
     #[test]

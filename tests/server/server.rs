@@ -210,6 +210,31 @@ fn connections_above_the_limit_wait_in_the_backlog_and_none_is_lost() {
 }
 
 #[test]
+fn bursts_of_every_size_are_accepted_after_connections_that_came_one_by_one() {
+    within(|| {
+        let (boss, workers) = (group(1), group(1));
+        let server = serve_on(&workers).boss(&boss).serve(tell_home).unwrap();
+        let mut clients = Vec::new();
+        for size in (1..40).chain([200]) {
+            // One by one, until the acceptor no longer tries a second accept after each.
+            for _ in 0..3 {
+                ask(&mut connect(&server));
+            }
+            // All of them wait in the backlog when the acceptor runs again.
+            let door = stall(&boss.loops()[0]);
+            clients.extend((0..size).map(|_| connect(&server)));
+            door.open();
+            // No other connection comes that would wake the acceptor for those it had missed.
+            for mut client in clients.drain(..) {
+                ask(&mut client);
+            }
+        }
+        let served: u64 = (1..40).chain([200]).map(|size| size + 3).sum();
+        assert_eq!(server.accepted(), served);
+    });
+}
+
+#[test]
 fn stop_refuses_newcomers_and_lets_open_connections_finish() {
     within(|| {
         let workers = group(2);

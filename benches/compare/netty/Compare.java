@@ -13,6 +13,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -27,12 +28,16 @@ public final class Compare {
             params.put(pair[0], Long.parseLong(pair[1]));
         }
         switch (args[0]) {
-            case "w1": outside(1); break;
+            case "w1": case "w1.execute": case "w1.detached": outside(1, false); break;
+            case "w1.two_types": outside(1, true); break;
+            case "w1.joined": joined(1); break;
             case "w2": spawn(); break;
             case "w3": yields(); break;
             case "w4": pingPong(); break;
             case "w5": across(); break;
-            case "w6": outside(4); break;
+            case "w6": case "w6.execute": case "w6.detached": outside(4, false); break;
+            case "w6.two_types": outside(4, true); break;
+            case "w6.joined": joined(4); break;
             case "w7.churn": churn(); break;
             case "w7.lateness": lateness(); break;
             case "w8": Servers.echo(); break;
@@ -94,7 +99,7 @@ public final class Compare {
         return quantile(samples, 0.5);
     }
 
-    static void outside(int producers) throws Exception {
+    static void outside(int producers, boolean twoTypes) throws Exception {
         EventLoop loop = loop();
         int share = get("tasks") / producers;
         int tasks = share * producers;
@@ -108,7 +113,11 @@ public final class Compare {
             };
             Runnable produce = () -> {
                 for (int i = 0; i < share; i++) {
-                    loop.execute(() -> task.run());
+                    if (twoTypes && i % 2 == 1) {
+                        loop.execute(() -> Objects.requireNonNull(task).run()); // another class
+                    } else {
+                        loop.execute(() -> task.run());
+                    }
                 }
             };
             for (int i = 1; i < producers; i++) {
@@ -116,6 +125,34 @@ public final class Compare {
             }
             produce.run();
             done.await();
+        }));
+    }
+
+    /** Futures that are kept, and waited for at the end by the thread that has them. */
+    static void joined(int producers) throws Exception {
+        EventLoop loop = loop();
+        int share = get("tasks") / producers;
+        figures("task_ns", time((long) share * producers, () -> {
+            long[] count = {0}; // the loop's own
+            Runnable produce = () -> {
+                List<Future<?>> handles = new ArrayList<>(share);
+                for (int i = 0; i < share; i++) {
+                    handles.add(loop.submit(() -> count[0]++));
+                }
+                for (Future<?> handle : handles) {
+                    handle.syncUninterruptibly();
+                }
+            };
+            List<Thread> others = new ArrayList<>();
+            for (int i = 1; i < producers; i++) {
+                Thread other = new Thread(produce);
+                other.start();
+                others.add(other);
+            }
+            produce.run();
+            for (Thread other : others) {
+                other.join();
+            }
         }));
     }
 
@@ -251,7 +288,12 @@ public final class Compare {
         int live = get("live");
         int timers = get("timers");
         Future<?>[] places = new Future<?>[live];
+        boolean[] far = {get("far") == 1};
         figures("timer_ns", onLoop(timers, (loop, done) -> {
+            if (far[0]) {
+                far[0] = false;
+                loop.schedule(() -> {}, 1, TimeUnit.HOURS);
+            }
             for (int number = 0; number < timers; number++) {
                 int place = number % live;
                 if (places[place] != null) {

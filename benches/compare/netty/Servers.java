@@ -24,14 +24,14 @@ import java.util.List;
 final class Servers {
     static void echo() throws Exception {
         List<String> words = new ArrayList<>();
-        for (String key : new String[] {"conns", "size", "depth", "millis"}) {
+        for (String key : new String[] {"conns", "size", "depth", "core", "millis"}) {
             words.add(key + "=" + Compare.get(key));
         }
         report("echo", words);
     }
 
     static void rate() throws Exception {
-        report("rate", new ArrayList<>(Arrays.asList("millis=" + Compare.get("millis"))));
+        report("rate", new ArrayList<>(Arrays.asList("core=" + Compare.get("core"), "millis=" + Compare.get("millis"))));
     }
 
     /** Twice, on one server: the first time warms the JVM up, and so takes its time at any scale. */
@@ -53,6 +53,7 @@ final class Servers {
         load.go();
         double count = Double.parseDouble(load.line().split(" ")[1]);
         Compare.figures("heap_b", (heap() - heap) / count, "rss_b", (resident() - resident) / count);
+        load.close();
     }
 
     /** Starts a server on one loop; says its port. */
@@ -123,16 +124,22 @@ final class Servers {
             line();
             go();
             line();
+            close();
+        }
+
+        /** Waits for it, so that its CPU time counts as that of this process. */
+        void close() throws Exception {
             process.getOutputStream().close();
             process.waitFor();
         }
 
-        void report() throws IOException {
+        void report() throws Exception {
             line();
             long before = cpu();
             String[] end = line().split(" ");
             long used = cpu() - before;
             double count = Double.parseDouble(end[1]);
+            close();
             Compare.figures("per_s", count / (Double.parseDouble(end[2]) / 1e9), "cpu_ns", used / count);
         }
     }

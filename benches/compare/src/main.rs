@@ -1,43 +1,10 @@
-//! The same workloads on loopgroup and on its peers, each measurement in a process of its own.
-//!
-//! ```text
-//! compare [options]                        the parent: plans, runs children in rounds, reports
-//!    └─ compare child <runtime> <workload> [key=value ...]      one measurement, one line of JSON
-//!          └─ compare load <kind> [key=value ...]               the clients of the servers (W8, W10)
-//!    └─ compare spin                                           one per core, with --awake
-//! ```
-//!
-//! `README.md` says what each workload measures, and how to read the noise.
-
-mod alloc;
-mod catalogue;
-mod child;
-mod latch;
-mod load;
-mod options;
-mod params;
-mod parent;
-mod report;
-mod runtimes;
-mod slot;
-mod stats;
-mod sys;
-mod workloads;
+//! The comparison, with the system's allocator, which counts for the workloads that measure memory.
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: compare::alloc::Counting = compare::alloc::Counting;
+
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1).peekable();
-    match args.peek().map(String::as_str) {
-        Some("child") => child::main(args.skip(1)),
-        Some("spin") => parent::awake::spin(),
-        Some("load") => load::main(args.skip(1)),
-        _ => match options::Options::parse(args) {
-            Ok(options) => parent::main(&options),
-            Err(text) => {
-                eprintln!("{text}");
-                ExitCode::from(2)
-            }
-        },
-    }
+    compare::main()
 }

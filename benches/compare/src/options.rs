@@ -11,6 +11,7 @@ usage: compare [options]
   --runtimes a,b       only these; `tokio` stands for all of tokio's (default: all of this build)
   --rounds N           interleaved rounds (default: 5)
   --scale X            multiplies counts and durations (default: 1)
+  --repeats N          takes a disturbed sample again so often at most (default: 3)
   --out DIR            where results go (default: target/compare)
   --quick              a smoke test: one round, tiny counts, tokio, smol, floor and loopgroup
   --awake              keeps the cores from halting meanwhile (needs chrt and taskset)
@@ -23,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) runtimes: Vec<Runtime>,
     pub(crate) rounds: usize,
     pub(crate) scale: f64,
+    /// How often a disturbed sample is taken again at most.
+    pub(crate) repeats: usize,
     pub(crate) out: PathBuf,
     /// Whether spinners of the lowest priority keep the cores awake.
     pub(crate) awake: bool,
@@ -36,6 +39,7 @@ impl Options {
             runtimes: built().collect(),
             rounds: 5,
             scale: 1.0,
+            repeats: 3,
             out: PathBuf::from("target/compare"),
             awake: false,
         };
@@ -46,12 +50,14 @@ impl Options {
                 "--runtimes" => options.runtimes = runtimes(&value()?)?,
                 "--rounds" => options.rounds = number(&arg, &value()?)?,
                 "--scale" => options.scale = number(&arg, &value()?)?,
+                "--repeats" => options.repeats = number(&arg, &value()?)?,
                 "--out" => options.out = value()?.into(),
                 "--awake" => options.awake = true,
                 "--quick" => {
                     options.runtimes = runtimes("loopgroup,floor,tokio,smol")?;
                     options.rounds = 1;
                     options.scale = 0.01;
+                    options.repeats = 0;
                 }
                 "--list" => return Err(list()),
                 _ => return Err(format!("{arg}: no such option\n{USAGE}")),
@@ -72,7 +78,7 @@ fn workloads(text: &str) -> Result<Vec<String>, String> {
     text.split(',')
         .map(|name| {
             let name = name.to_lowercase();
-            match catalogue::CASES.iter().any(|case| case.family() == name) {
+            match catalogue::cases().any(|case| case.family() == name) {
                 true => Ok(name),
                 false => Err(format!("{name}: no such workload\n{}", list())),
             }
@@ -103,19 +109,16 @@ fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
 
 fn list() -> String {
     let mut text = String::from("workloads:\n");
-    for case in catalogue::CASES {
+    for case in catalogue::cases() {
         for figure in case.figures {
-            text += &format!("  {:4} {}, {}\n", case.family(), figure.title, figure.unit);
+            text += &format!("  {:8} {}, {}\n", case.family(), figure.title, figure.unit);
         }
     }
     text += "runtimes:\n";
     for runtime in Runtime::ALL {
-        let built = if runtime.is_built() {
-            ""
-        } else {
-            " (with --features full)"
-        };
-        text += &format!("  {}{built}\n", runtime.name());
+        let missing = runtime.feature().filter(|_| !runtime.is_built());
+        let hint = missing.map_or(String::new(), |it| format!(" (with --features {it})"));
+        text += &format!("  {}{hint}\n", runtime.name());
     }
     text
 }

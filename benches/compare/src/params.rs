@@ -17,14 +17,19 @@ impl Params {
             .map(Params)
     }
 
+    /// The number of that name, if the parent said it.
+    pub(crate) fn find(&self, key: &str) -> Option<usize> {
+        self.0.get(key).map(|&value| value as usize)
+    }
+
     /// The number of that name.
     ///
     /// # Panics
     ///
     /// If the parent did not say it.
     pub(crate) fn get(&self, key: &str) -> usize {
-        match self.0.get(key) {
-            Some(&value) => value as usize,
+        match self.find(key) {
+            Some(value) => value,
             None => panic!("this workload needs {key}=<number>"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -52,10 +53,37 @@ pub(crate) fn versions() -> BTreeMap<&'static str, &'static str> {
     versions
 }
 
+/// A program of this package that lies beside this one, if it was built with that feature.
+pub(crate) fn beside_exe(name: &str, feature: &str) -> Result<PathBuf, String> {
+    let exe = std::env::current_exe().map_err(|error| error.to_string())?;
+    let program = exe.with_file_name(name);
+    match program.exists() {
+        true => Ok(program),
+        false => Err(format!(
+            "{name} is not built: cargo build --features {feature}"
+        )),
+    }
+}
+
 /// The CPU time that this process has used, by all its threads.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The CPU time of all threads of another process, in nanoseconds.
+pub(crate) fn cpu_nanos_of(pid: u32) -> f64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let nanos = |thread: fs::DirEntry| -> Option<f64> {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(nanos)
+        .sum()
 }
 
 /// Bytes of this process in memory, in whole pages.

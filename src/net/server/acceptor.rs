@@ -5,6 +5,7 @@
 //! - A failed accept keeps the listener's readiness, since an edge-triggered selector would not report
 //!   it again; a timer triggers the retry. It is immediate after a connection that its peer aborted,
 //!   otherwise after 2 ms, doubled each time up to half a second.
+//! - After an accept there may be more connections, and no further event for them: see `backlog`.
 //! - An accepted connection is given to a worker or counted as rejected; it is never dropped silently.
 
 use std::future::{Future, poll_fn};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use crate::event_loop::handle::EventLoop;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
+use crate::net::server::backlog::{BacklogLooks, NextLook};
 use crate::net::server::connection::{PendingConnection, ServerCore, serve};
 use crate::net::server::handlers::Handlers;
 use crate::net::server::limits::AcceptRate;
@@ -59,6 +61,7 @@ impl<L: Listener, P> Acceptor<L, P> {
         let state = &self.core.state;
         let mut stop = StopSignals::new(state, &self.workers);
         let mut backoff = AcceptBackoff::new();
+        let mut looks = BacklogLooks::default();
         loop {
             if let Some(delay) = state.rate.as_ref().and_then(AcceptRate::delay) {
                 if stop.unless_stopped(sleep(delay)).await.is_none() {
@@ -66,11 +69,14 @@ impl<L: Listener, P> Acceptor<L, P> {
                 }
                 continue;
             }
-            let accepted = poll_fn(|cx| self.poll_accept(cx));
+            let accepted = poll_fn(|cx| self.poll_accept(cx, &mut looks));
             match stop.unless_stopped(accepted).await {
                 None => return,
                 Some(Ok((stream, peer, connection))) => {
                     backoff = AcceptBackoff::new();
+                    if looks.accepted() == NextLook::Ask {
+                        self.listener.look_again();
+                    }
                     let serve = move || serve::<L, P, F>(stream, peer, connection);
                     let submitted = self.workers.submit(serve, self.core.location, &mut stop);
                     if submitted.await.is_none() {
@@ -89,7 +95,11 @@ impl<L: Listener, P> Acceptor<L, P> {
     }
 
     /// Accepts a connection if there is one and the limit allows it.
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted<L, P>>> {
+    fn poll_accept(
+        &self,
+        cx: &mut Context<'_>,
+        looks: &mut BacklogLooks,
+    ) -> Poll<io::Result<Accepted<L, P>>> {
         let state = &self.core.state;
         loop {
             let accepted = self.listener.poll_admit(cx, |accept| {
@@ -107,7 +117,11 @@ impl<L: Listener, P> Acceptor<L, P> {
                     }
                 }
             });
-            if let Some(connection) = ready!(accepted)? {
+            let Poll::Ready(accepted) = accepted else {
+                looks.empty();
+                return Poll::Pending;
+            };
+            if let Some(connection) = accepted? {
                 return Poll::Ready(Ok(connection));
             }
             ready!(state.poll_below_limit(cx));

@@ -126,6 +126,9 @@ pub trait Sealed: AsFd + Sized + Send + Sync + 'static {
         cx: &mut Context<'_>,
         admit: impl FnMut(&dyn Fn() -> io::Result<(Self::Stream, Self::Addr)>) -> io::Result<R>,
     ) -> Poll<io::Result<R>>;
+    /// Has the selector look for further connections, so that no accept has to.
+    #[doc(hidden)]
+    fn look_again(&self);
     #[doc(hidden)]
     fn control(stream: &Self::Stream) -> Control;
     #[doc(hidden)]
@@ -187,6 +190,10 @@ impl Sealed for TcpListener {
         self.poll_accept_with(cx, admit)
     }
 
+    fn look_again(&self) {
+        self.look_again();
+    }
+
     fn control(stream: &TcpStream) -> Control {
         stream.control()
     }
@@ -226,6 +233,10 @@ impl Sealed for UnixListener {
         admit: impl FnMut(&dyn Fn() -> io::Result<(UnixStream, unix::SocketAddr)>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
         self.poll_accept_with(cx, admit)
+    }
+
+    fn look_again(&self) {
+        self.look_again();
     }
 
     fn control(stream: &UnixStream) -> Control {

@@ -20,6 +20,7 @@
 //! seen.
 
 mod acceptor;
+mod backlog;
 mod connection;
 mod handle;
 mod handlers;

@@ -2,10 +2,11 @@
 
 use super::Better::{self, Higher, Lower};
 use super::Size::{self, Fixed, Scaled};
-use super::Who::{AlsoSpinning, Everybody, LoopgroupOnly};
-use super::{Case, Figure};
+use super::Who::{AlsoSpinning, Everybody, Only};
+use super::{Allocator, Case, Figure};
+use crate::runtimes::Runtime;
 
-const fn figure(
+pub(super) const fn figure(
     key: &'static str,
     title: &'static str,
     unit: &'static str,
@@ -33,7 +34,7 @@ const fn headline(
     }
 }
 
-const fn case(
+pub(super) const fn case(
     workload: &'static str,
     args: &'static [(&'static str, Size)],
     figures: &'static [Figure],
@@ -44,12 +45,25 @@ const fn case(
         figures,
         who: Everybody,
         pinned: false,
+        allocator: Allocator::System,
     }
 }
+
+/// A server on the first core, its clients on the second: left alone, the system puts them now on one core and
+/// now on two, and the rate of all runtimes alike doubles or halves with it.
+const fn apart(case: Case) -> Case {
+    Case {
+        pinned: true,
+        ..case
+    }
+}
+
+const CLIENTS_CORE: (&str, Size) = ("core", Fixed(1));
 
 /// Rounds inside a child, after the warm-up.
 const REPS: (&str, Size) = ("reps", Fixed(5));
 const TASKS: (&str, Size) = ("tasks", Scaled(200_000, 2_000));
+const FLOOD: (&str, Size) = ("tasks", Scaled(400_000, 4_000));
 const BATCHES: (&str, Size) = ("batches", Scaled(200, 10));
 const BATCH: (&str, Size) = ("batch", Fixed(1_000));
 const MILLIS: (&str, Size) = ("millis", Scaled(1_000, 100));
@@ -59,12 +73,13 @@ const TRIPS: (&str, Size) = ("trips", Scaled(20_000, 500));
 /// An echo case: connections, bytes, requests under way on each connection.
 macro_rules! echo {
     ($conns:literal, $size:literal, $depth:literal, $title:literal, $figure:ident) => {
-        case(
+        apart(case(
             "w8",
             &[
                 ("conns", Fixed($conns)),
                 ("size", Fixed($size)),
                 ("depth", Fixed($depth)),
+                CLIENTS_CORE,
                 MILLIS,
             ],
             &[
@@ -76,7 +91,7 @@ macro_rules! echo {
                     Lower,
                 ),
             ],
-        )
+        ))
     };
 }
 
@@ -84,9 +99,14 @@ macro_rules! echo {
 #[cfg(feature = "hyper")]
 macro_rules! http {
     ($conns:literal, $title:literal) => {
-        case(
+        apart(case(
             "w9",
-            &[("conns", Fixed($conns)), ("depth", Fixed(1)), MILLIS],
+            &[
+                ("conns", Fixed($conns)),
+                ("depth", Fixed(1)),
+                CLIENTS_CORE,
+                MILLIS,
+            ],
             &[
                 figure("per_s", concat!("W9 hyper, ", $title), "requests/s", Higher),
                 figure(
@@ -96,7 +116,7 @@ macro_rules! http {
                     Lower,
                 ),
             ],
-        )
+        ))
     };
 }
 
@@ -128,12 +148,45 @@ macro_rules! across {
     };
 }
 
+/// A case of work from outside: how many tasks, and in which way.
+macro_rules! outside {
+    ($workload:literal, $tasks:expr, $title:literal, $figure:ident) => {
+        case(
+            $workload,
+            &[$tasks, REPS],
+            &[$figure("task_ns", $title, "ns/task", Lower)],
+        )
+    };
+    ($workload:literal, $tasks:expr, $title:literal, $figure:ident, mimalloc) => {
+        Case {
+            allocator: Allocator::Mimalloc,
+            ..outside!($workload, $tasks, $title, $figure)
+        }
+    };
+}
+
+/// A case of timers that never fire: whether one that is far off was armed first.
+macro_rules! churn {
+    ($far:literal, $title:literal, $figure:ident) => {
+        case(
+            "w7.churn",
+            &[
+                ("live", Fixed(10_000)),
+                ("timers", Scaled(200_000, 20_000)),
+                ("far", Fixed($far)),
+                REPS,
+            ],
+            &[$figure("timer_ns", $title, "ns/timer", Lower)],
+        )
+    };
+}
+
 /// A case of loopgroup alone, on so many loops.
 macro_rules! loops {
     ($workload:literal, $loops:literal, [$($arg:expr),*], $key:literal, $title:literal,
         $unit:literal, $better:ident) => {
         Case {
-            who: LoopgroupOnly,
+            who: Only(&[Runtime::Loopgroup]),
             ..case(
                 $workload,
                 &[("loops", Fixed($loops)), $($arg),*],
@@ -143,16 +196,82 @@ macro_rules! loops {
     };
 }
 
-pub(crate) const CASES: &[Case] = &[
-    case(
+/// An echo case of so many loops, or workers, with so many microseconds of work for each request.
+macro_rules! loops_echo {
+    ($loops:literal, $work:literal, $title:literal) => {
+        Case {
+            who: Only(&[Runtime::Loopgroup, Runtime::TokioMulti]),
+            ..case(
+                "w13.echo",
+                &[
+                    ("loops", Fixed($loops)),
+                    ("work", Fixed($work)),
+                    ("conns", Fixed(64)),
+                    ("size", Fixed(64)),
+                    ("depth", Fixed(1)),
+                    MILLIS,
+                ],
+                &[
+                    figure(
+                        "per_s",
+                        concat!("W13 ", $title, ", loops: ", $loops),
+                        "requests/s",
+                        Higher,
+                    ),
+                    figure(
+                        "cpu_ns",
+                        concat!("W13 ", $title, ", loops: ", $loops, ", server CPU"),
+                        "ns/request",
+                        Lower,
+                    ),
+                    figure(
+                        "client_ns",
+                        concat!("W13 ", $title, ", loops: ", $loops, ", clients' CPU"),
+                        "ns/request",
+                        Lower,
+                    ),
+                ],
+            )
+        }
+    };
+}
+
+pub(super) const CASES: &[Case] = &[
+    outside!("w1", TASKS, "W1 spawn from outside", headline),
+    outside!("w1.execute", TASKS, "W1 execute from outside", headline),
+    outside!(
+        "w1.two_types",
+        TASKS,
+        "W1 execute, two types in turn",
+        figure
+    ),
+    outside!(
+        "w1.detached",
+        TASKS,
+        "W1 spawn from outside, detached",
+        figure
+    ),
+    outside!("w1.joined", TASKS, "W1 spawn from outside, joined", figure),
+    outside!(
         "w1",
-        &[TASKS, REPS],
-        &[headline(
-            "task_ns",
-            "W1 spawn from outside",
-            "ns/task",
-            Lower,
-        )],
+        TASKS,
+        "W1 spawn from outside, mimalloc",
+        figure,
+        mimalloc
+    ),
+    outside!(
+        "w1.execute",
+        TASKS,
+        "W1 execute from outside, mimalloc",
+        figure,
+        mimalloc
+    ),
+    outside!(
+        "w1.detached",
+        TASKS,
+        "W1 spawn from outside, detached, mimalloc",
+        figure,
+        mimalloc
     ),
     case(
         "w2",
@@ -190,30 +309,49 @@ pub(crate) const CASES: &[Case] = &[
     across!(0, false, "as placed", figure),
     across!(1, false, "on two cores", headline),
     across!(0, true, "on one core", headline),
-    case(
+    outside!("w6", FLOOD, "W6 flood from 4 threads", headline),
+    outside!("w6.execute", FLOOD, "W6 execute from 4 threads", headline),
+    outside!(
+        "w6.two_types",
+        FLOOD,
+        "W6 execute from 4 threads, two types in turn",
+        figure
+    ),
+    outside!(
+        "w6.detached",
+        FLOOD,
+        "W6 flood from 4 threads, detached",
+        figure
+    ),
+    outside!(
+        "w6.joined",
+        FLOOD,
+        "W6 flood from 4 threads, joined",
+        figure
+    ),
+    outside!(
         "w6",
-        &[("tasks", Scaled(400_000, 4_000)), REPS],
-        &[headline(
-            "task_ns",
-            "W6 flood from 4 threads",
-            "ns/task",
-            Lower,
-        )],
+        FLOOD,
+        "W6 flood from 4 threads, mimalloc",
+        figure,
+        mimalloc
     ),
-    case(
-        "w7.churn",
-        &[
-            ("live", Fixed(10_000)),
-            ("timers", Scaled(200_000, 20_000)),
-            REPS,
-        ],
-        &[headline(
-            "timer_ns",
-            "W7 timer made, armed, dropped",
-            "ns/timer",
-            Lower,
-        )],
+    outside!(
+        "w6.execute",
+        FLOOD,
+        "W6 execute from 4 threads, mimalloc",
+        figure,
+        mimalloc
     ),
+    outside!(
+        "w6.detached",
+        FLOOD,
+        "W6 flood from 4 threads, detached, mimalloc",
+        figure,
+        mimalloc
+    ),
+    churn!(0, "W7 timer made, armed, dropped", headline),
+    churn!(1, "W7 timer made, armed, dropped; a far one first", figure),
     case(
         "w7.lateness",
         &[("sleeps", Scaled(100_000, 1_000)), MILLIS],
@@ -242,9 +380,9 @@ pub(crate) const CASES: &[Case] = &[
             figure("rss_b", "W10 idle connection, resident", "bytes", Lower),
         ],
     ),
-    case(
+    apart(case(
         "w10.rate",
-        &[MILLIS],
+        &[CLIENTS_CORE, MILLIS],
         &[
             figure("per_s", "W10 connect, echo, reset", "connections/s", Higher),
             headline(
@@ -254,7 +392,7 @@ pub(crate) const CASES: &[Case] = &[
                 Lower,
             ),
         ],
-    ),
+    )),
     case(
         "w11",
         &[("tasks", Scaled(1_000_000, 10_000))],
@@ -325,34 +463,10 @@ pub(crate) const CASES: &[Case] = &[
         "ns/task",
         Lower
     ),
-    loops!(
-        "w13.echo",
-        1,
-        [
-            ("conns", Fixed(64)),
-            ("size", Fixed(64)),
-            ("depth", Fixed(1)),
-            MILLIS
-        ],
-        "per_s",
-        "echo, 64 × 64 B",
-        "requests/s",
-        Higher
-    ),
-    loops!(
-        "w13.echo",
-        2,
-        [
-            ("conns", Fixed(64)),
-            ("size", Fixed(64)),
-            ("depth", Fixed(1)),
-            MILLIS
-        ],
-        "per_s",
-        "echo, 64 × 64 B",
-        "requests/s",
-        Higher
-    ),
+    loops_echo!(1, 0, "echo, 64 × 64 B"),
+    loops_echo!(2, 0, "echo, 64 × 64 B"),
+    loops_echo!(1, 20, "echo with 20 µs of work"),
+    loops_echo!(2, 20, "echo with 20 µs of work"),
     case(
         "w14",
         &[("tasks", Scaled(1_000_000, 10_000))],

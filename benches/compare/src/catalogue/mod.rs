@@ -1,8 +1,19 @@
 //! What is measured: cases, who takes part in them, and the figures that each child has to print.
 
 mod cases;
+#[cfg(feature = "programs")]
+mod programs;
 
-pub(crate) use cases::CASES;
+use crate::runtimes::Runtime;
+
+/// All cases of this build.
+pub(crate) fn cases() -> impl Iterator<Item = &'static Case> {
+    #[cfg(feature = "programs")]
+    let programs = programs::CASES;
+    #[cfg(not(feature = "programs"))]
+    let programs = &[];
+    cases::CASES.iter().chain(programs)
+}
 
 /// A measurement that one child makes.
 #[derive(Debug)]
@@ -14,8 +25,16 @@ pub(crate) struct Case {
     pub(crate) figures: &'static [Figure],
     /// Who takes part.
     pub(crate) who: Who,
-    /// Whether the child may use one core only.
+    /// Whether the child may use the first core only; its clients bind themselves to another one.
     pub(crate) pinned: bool,
+    pub(crate) allocator: Allocator,
+}
+
+/// Whose `malloc` the Rust runtimes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocator {
+    System,
+    Mimalloc,
 }
 
 /// A number in the command line of a child.
@@ -31,7 +50,7 @@ pub(crate) enum Who {
     Everybody,
     /// The spinning variants too, which are pointless elsewhere.
     AlsoSpinning,
-    LoopgroupOnly,
+    Only(&'static [Runtime]),
 }
 
 /// One number of a child's line, and one row of the tables.
@@ -55,6 +74,11 @@ impl Case {
     pub(crate) fn family(&self) -> &'static str {
         let (family, _) = self.workload.split_once('.').unwrap_or((self.workload, ""));
         family
+    }
+
+    /// Whether it is a whole program, which has tables of its own.
+    pub(crate) fn is_program(&self) -> bool {
+        self.family() == "programs"
     }
 
     /// Whether a loop is given its work from another thread.

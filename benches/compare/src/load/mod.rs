@@ -18,6 +18,10 @@ pub(crate) fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
     let kind = args.next().unwrap_or_default();
     sys::raise_open_files();
     let result = Params::parse(args).and_then(|params| {
+        if let Some(core) = params.find("core") {
+            // There may be one core only.
+            let _ = sys::bind_to_core(core);
+        }
         match kind.as_str() {
             "echo" => echo::run(&params),
             "http" => http::run(&params),

@@ -27,6 +27,10 @@ impl Awake {
         }
         Ok(awake)
     }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(Child::id).collect()
+    }
 }
 
 impl Drop for Awake {

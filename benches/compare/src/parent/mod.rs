@@ -6,6 +6,7 @@
 pub(crate) mod awake;
 mod netty;
 mod process;
+mod quiet;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -13,12 +14,14 @@ use std::time::Instant;
 
 use serde_json::{Map, Value};
 
-use crate::catalogue::{CASES, Case, Who};
+use crate::catalogue::{Case, Who, cases};
 use crate::options::Options;
 use crate::report;
 use crate::runtimes::Runtime;
 use awake::Awake;
 use process::{Answer, Launcher};
+use quiet::Clocks;
+pub(crate) use quiet::Disturbance;
 
 /// All rounds of a case on a runtime.
 #[derive(Debug)]
@@ -27,6 +30,10 @@ pub(crate) struct Cell {
     pub(crate) runtime: Runtime,
     /// By round: the figures that the child printed.
     pub(crate) rounds: Vec<Map<String, Value>>,
+    /// By round: what disturbed the sample that was kept.
+    pub(crate) disturbances: Vec<Disturbance>,
+    /// How many samples were taken again, once or several times.
+    pub(crate) repeated: usize,
     /// What the child said about them.
     pub(crate) note: Option<String>,
     /// Why there are no more rounds.
@@ -41,7 +48,33 @@ impl Cell {
     }
 }
 
+/// How the samples came about.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    /// Under which priority.
+    pub(crate) priority: String,
+    pub(crate) samples: usize,
+    /// Samples that were taken again because they were disturbed.
+    pub(crate) repeated: usize,
+    /// Samples that were kept although they were disturbed: no repetition was any better.
+    pub(crate) disturbed: usize,
+}
+
+impl Conditions {
+    fn of(priority: String, cells: &[Cell]) -> Conditions {
+        let all = || cells.iter().flat_map(|cell| &cell.disturbances);
+        Conditions {
+            priority,
+            samples: all().count(),
+            repeated: cells.iter().map(|cell| cell.repeated).sum(),
+            disturbed: all().filter(|it| it.is_much()).count(),
+        }
+    }
+}
+
 pub(crate) fn main(options: &Options) -> ExitCode {
+    let priority = quiet::raise_priority();
+    eprintln!("{priority}");
     let mut cells = plan(options);
     let launcher = match Launcher::new(options) {
         Ok(launcher) => launcher,
@@ -51,13 +84,14 @@ pub(crate) fn main(options: &Options) -> ExitCode {
         }
     };
     let awake = options.awake.then(Awake::start).transpose();
-    let _awake = match awake {
+    let awake = match awake {
         Ok(awake) => awake,
         Err(error) => {
             eprintln!("--awake: {error}");
             return ExitCode::FAILURE;
         }
     };
+    let spinners = awake.as_ref().map_or(Vec::new(), Awake::pids);
     let mut progress = Progress::new(cells.len() * options.rounds);
     for round in 0..options.rounds {
         for group in cells.chunk_by_mut(|one, other| std::ptr::eq(one.case, other.case)) {
@@ -66,25 +100,49 @@ pub(crate) fn main(options: &Options) -> ExitCode {
                 let cell = &mut group[(turn + round) % len];
                 progress.step(round, cell);
                 if cell.cannot.is_none() {
-                    match launcher.measure(cell.case, cell.runtime) {
-                        Ok(Answer { figures, note }) => {
-                            cell.rounds.push(figures);
-                            cell.note = note;
-                        }
-                        Err(reason) => cell.cannot = Some(reason),
-                    }
+                    sample(&launcher, cell, options.repeats, &spinners);
                 }
             }
         }
     }
     progress.done();
-    match report::write(options, &cells) {
+    match report::write(options, &cells, &Conditions::of(priority, &cells)) {
         Ok(()) => judge(&cells),
         Err(error) => {
             eprintln!("{}: {error}", options.out.display());
             ExitCode::FAILURE
         }
     }
+}
+
+/// Takes a sample, and takes it again while it is disturbed; keeps the one that was disturbed least.
+fn sample(launcher: &Launcher, cell: &mut Cell, repeats: usize, spinners: &[u32]) {
+    let mut best: Option<(Disturbance, Answer)> = None;
+    for attempt in 0..=repeats {
+        let before = Clocks::read(spinners);
+        let answer = match launcher.measure(cell.case, cell.runtime) {
+            Ok(answer) => answer,
+            Err(reason) => {
+                cell.cannot = Some(reason);
+                return;
+            }
+        };
+        let disturbance = Clocks::read(spinners).since(&before);
+        cell.repeated += usize::from(attempt == 1);
+        if best
+            .as_ref()
+            .is_none_or(|(least, _)| disturbance.worst() < least.worst())
+        {
+            best = Some((disturbance, answer));
+        }
+        if !disturbance.is_much() {
+            break;
+        }
+    }
+    let (disturbance, Answer { figures, note }) = best.expect("there is at least one attempt");
+    cell.rounds.push(figures);
+    cell.disturbances.push(disturbance);
+    cell.note = note;
 }
 
 /// Peers may have their reasons; what loopgroup cannot run is a failure.
@@ -105,18 +163,20 @@ fn judge(cells: &[Cell]) -> ExitCode {
 /// The cells of the chosen cases and runtimes, case by case.
 fn plan(options: &Options) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for case in CASES.iter().filter(|case| options.wants(case.family())) {
+    for case in cases().filter(|case| options.wants(case.family())) {
         for &runtime in &options.runtimes {
             let takes_part = match case.who {
-                Who::Everybody => !runtime.spins(),
-                Who::AlsoSpinning => true,
-                Who::LoopgroupOnly => runtime == Runtime::Loopgroup,
+                Who::Everybody => !runtime.spins() && !runtime.is_program(),
+                Who::AlsoSpinning => !runtime.is_program(),
+                Who::Only(these) => these.contains(&runtime),
             };
             if takes_part {
                 cells.push(Cell {
                     case,
                     runtime,
                     rounds: Vec::new(),
+                    disturbances: Vec::new(),
+                    repeated: 0,
                     note: None,
                     cannot: None,
                 });

@@ -10,9 +10,10 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::netty;
-use crate::catalogue::Case;
+use crate::catalogue::{Allocator, Case};
 use crate::options::Options;
 use crate::runtimes::Runtime;
+use crate::sys;
 
 /// No measurement takes so long unless it hangs.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -50,7 +51,7 @@ impl Launcher {
         if case.pinned {
             words.extend(["taskset".into(), "-c".into(), "0".into()]);
         }
-        words.extend(self.program(runtime)?);
+        words.extend(self.program(case, runtime)?);
         words.push(case.workload.into());
         for (key, size) in case.args {
             words.push(format!("{key}={}", size.at(self.scale)).into());
@@ -66,15 +67,15 @@ impl Launcher {
     }
 
     /// The command that a workload is given to.
-    fn program(&self, runtime: Runtime) -> Result<Vec<OsString>, String> {
+    fn program(&self, case: &Case, runtime: Runtime) -> Result<Vec<OsString>, String> {
         if runtime == Runtime::Netty {
-            return self.netty.clone();
+            return self.netty.clone(); // it has an allocator of its own
         }
-        Ok(vec![
-            self.exe.clone().into(),
-            "child".into(),
-            runtime.name().into(),
-        ])
+        let exe = match case.allocator {
+            Allocator::System => self.exe.clone(),
+            Allocator::Mimalloc => sys::beside_exe("compare-mimalloc", "mimalloc")?,
+        };
+        Ok(vec![exe.into(), "child".into(), runtime.name().into()])
     }
 }
 

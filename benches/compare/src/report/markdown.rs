@@ -1,25 +1,38 @@
-//! The tables: where loopgroup stands, all medians, what cannot run, and the spread.
+//! The tables: where loopgroup stands, whole programs, all medians, what cannot run, and the spread.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::summary::{Entry, Row};
 use crate::options::Options;
-use crate::parent::Cell;
+use crate::parent::{Cell, Conditions};
 use crate::runtimes::{Runtime, drivers};
 use crate::sys;
 
-pub(crate) fn text(options: &Options, cells: &[Cell], rows: &[Row]) -> String {
+pub(crate) fn text(
+    options: &Options,
+    cells: &[Cell],
+    rows: &[Row],
+    conditions: &Conditions,
+) -> String {
     let mut text = String::new();
-    head(&mut text, options);
-    standing(&mut text, rows);
-    medians(&mut text, options, rows);
+    head(&mut text, options, conditions);
+    let (programs, workloads): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.program);
+    if !workloads.is_empty() {
+        standing(&mut text, &workloads);
+    }
+    if !programs.is_empty() {
+        whole_programs(&mut text, &programs);
+    }
+    if !workloads.is_empty() {
+        medians(&mut text, options, &workloads);
+    }
     absent(&mut text, cells);
     spread(&mut text, rows);
     text
 }
 
-fn head(text: &mut String, options: &Options) {
+fn head(text: &mut String, options: &Options, conditions: &Conditions) {
     *text += "# loopgroup beside other runtimes\n\n";
     let versions: Vec<_> = sys::versions()
         .iter()
@@ -28,12 +41,13 @@ fn head(text: &mut String, options: &Options) {
     put(
         text,
         format_args!(
-            "{}. {}. {}. Medians of {} interleaved rounds at scale {}, each measurement in a process of its own{}.\n\n",
+            "{}. {}. {}. Medians of {} interleaved rounds at scale {}, each measurement in a process of its own, {}{}.\n\n",
             sys::machine(),
             versions.join(", "),
             drivers(),
             options.rounds,
             options.scale,
+            conditions.priority,
             if options.awake {
                 "; spinners of the lowest priority kept the cores awake"
             } else {
@@ -41,10 +55,58 @@ fn head(text: &mut String, options: &Options) {
             },
         ),
     );
+    quiet(text, conditions);
+}
+
+/// How quiet the machine was.
+fn quiet(text: &mut String, conditions: &Conditions) {
+    put(
+        text,
+        format_args!(
+            "{} of {} samples were repeated because something else was running; {} were kept although they \
+             were disturbed, each the quietest of its attempts.\n\n",
+            conditions.repeated, conditions.samples, conditions.disturbed,
+        ),
+    );
+}
+
+/// The same programs on loopgroup and on what a user would pick instead.
+fn whole_programs(text: &mut String, rows: &[&Row]) {
+    *text += "## Whole programs\n\nEach beside what a user would pick instead: tokio's runtime with two workers for \
+              axum, `redis-server` for the cache. loopgroup has two loops for axum, with a listener each \
+              (`reuse_port`) or behind a boss, and one that serves for the cache. Clients and server share the \
+              cores. Ratios above 1 say how much worse loopgroup is.\n\n\
+              | | unit | loopgroup | boss | tokio-multi or redis | loopgroup ÷ it | boss ÷ it | spreads |\n\
+              |---|---|---|---|---|---|---|---|\n";
+    for row in rows {
+        let (ours, boss) = (
+            row.entry(Runtime::Loopgroup),
+            row.entry(Runtime::LoopgroupBoss),
+        );
+        let theirs = row.best_peer(); // there is one
+        let median = |entry: Option<&Entry>| entry.map_or("–".into(), |it| number(it.median));
+        let entries = [ours, boss, theirs].into_iter().flatten();
+        let spreads: Vec<_> = entries.map(|it| format!("{:.2}", it.spread())).collect();
+        put(
+            text,
+            format_args!(
+                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                row.figure.title,
+                row.figure.unit,
+                median(ours),
+                median(boss),
+                median(theirs),
+                ratio(row.loss_of(ours, theirs)),
+                ratio(row.loss_of(boss, theirs)),
+                spreads.join(" "),
+            ),
+        );
+    }
+    text.push('\n');
 }
 
 /// Where loopgroup stands against the best of the others.
-fn standing(text: &mut String, rows: &[Row]) {
+fn standing(text: &mut String, rows: &[&Row]) {
     *text += "## Where loopgroup stands\n\nRatios above 1 say how much worse loopgroup is, bold from 1.1 on; \
               the spread is its slowest round over its fastest.\n\n\
               | | unit | loopgroup | spread | floor | best peer | ÷ best peer | ÷ floor | ÷ tokio-current |\n\
@@ -78,20 +140,21 @@ fn standing(text: &mut String, rows: &[Row]) {
     text.push('\n');
 }
 
-fn medians(text: &mut String, options: &Options, rows: &[Row]) {
+fn medians(text: &mut String, options: &Options, rows: &[&Row]) {
+    let runtimes = || options.runtimes.iter().filter(|it| !it.is_program());
     *text += "## All medians\n\nA star: fed through a channel, for want of a way of its own to be given work from outside.\n\n| | unit |";
-    for runtime in &options.runtimes {
+    for runtime in runtimes() {
         put(text, format_args!(" {} |", runtime.name()));
     }
     *text += "\n|---|---|";
-    *text += &"---|".repeat(options.runtimes.len());
+    *text += &"---|".repeat(runtimes().count());
     text.push('\n');
     for row in rows {
         put(
             text,
             format_args!("| {} | {} |", row.figure.title, row.figure.unit),
         );
-        for &runtime in &options.runtimes {
+        for &runtime in runtimes() {
             let median = row.entry(runtime).map(shown);
             put(
                 text,
@@ -119,8 +182,9 @@ fn absent(text: &mut String, cells: &[Cell]) {
         put(
             text,
             format_args!(
-                "- {}: cannot run: not in this build (`--features full`)\n",
-                runtime.name()
+                "- {}: cannot run: not in this build (`--features {}`)\n",
+                runtime.name(),
+                runtime.feature().unwrap_or_default(),
             ),
         );
     }

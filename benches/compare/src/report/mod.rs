@@ -8,13 +8,16 @@ mod svg;
 use std::io;
 
 use crate::options::Options;
-use crate::parent::Cell;
+use crate::parent::{Cell, Conditions};
 
-pub(crate) fn write(options: &Options, cells: &[Cell]) -> io::Result<()> {
+pub(crate) fn write(options: &Options, cells: &[Cell], conditions: &Conditions) -> io::Result<()> {
     let rows = summary::rows(cells);
-    let tables = markdown::text(options, cells, &rows);
+    let tables = markdown::text(options, cells, &rows, conditions);
     print!("{tables}");
-    std::fs::write(options.out.join("results.json"), raw::text(options, cells))?;
+    std::fs::write(
+        options.out.join("results.json"),
+        raw::text(options, cells, conditions),
+    )?;
     std::fs::write(options.out.join("results.md"), tables)?;
     std::fs::write(options.out.join("results.svg"), svg::text(&rows))?;
     eprintln!(

@@ -34,6 +34,8 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) figure: &'static Figure,
+    /// Whether it is of a whole program.
+    pub(crate) program: bool,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -56,7 +58,11 @@ impl Row {
 
     /// How much worse loopgroup is: above 1 it loses, whichever way the figure goes.
     pub(crate) fn loss(&self, to: Option<&Entry>) -> Option<f64> {
-        let (ours, theirs) = (self.entry(Runtime::Loopgroup)?.median, to?.median);
+        self.loss_of(self.entry(Runtime::Loopgroup), to)
+    }
+
+    pub(crate) fn loss_of(&self, ours: Option<&Entry>, theirs: Option<&Entry>) -> Option<f64> {
+        let (ours, theirs) = (ours?.median, theirs?.median);
         // Nothing against nothing is even: an idle loop uses no CPU.
         let ratio = match self.figure.better {
             _ if ours == theirs => 1.0,
@@ -68,12 +74,12 @@ impl Row {
 }
 
 pub(crate) fn rows(cells: &[Cell]) -> Vec<Row> {
-    let mut order: Vec<&'static Figure> = Vec::new();
+    let mut order: Vec<(&'static Figure, bool)> = Vec::new();
     let mut entries: BTreeMap<&str, Vec<Entry>> = BTreeMap::new();
     for cell in cells {
         for figure in cell.case.figures {
-            if !order.iter().any(|it| std::ptr::eq(*it, figure)) {
-                order.push(figure);
+            if !order.iter().any(|(it, _)| std::ptr::eq(*it, figure)) {
+                order.push((figure, cell.case.is_program()));
             }
             let samples = cell.samples(figure.key);
             if !samples.is_empty() {
@@ -89,8 +95,9 @@ pub(crate) fn rows(cells: &[Cell]) -> Vec<Row> {
     }
     order
         .into_iter()
-        .map(|figure| Row {
+        .map(|(figure, program)| Row {
             figure,
+            program,
             entries: entries.remove(figure.title).unwrap_or_default(),
         })
         .collect()

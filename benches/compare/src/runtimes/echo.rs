@@ -4,6 +4,7 @@
 //! - Sockets are `TCP_NODELAY`. An error ends the connection: clients may reset it.
 
 use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
 
 use futures::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -20,10 +21,25 @@ pub(crate) fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
+/// Computes for so long.
+pub(crate) fn spend(work: Duration) {
+    if !work.is_zero() {
+        let start = Instant::now();
+        while start.elapsed() < work {
+            std::hint::spin_loop();
+        }
+    }
+}
+
 /// Echoes until the peer is done; for runtimes with the traits of the futures crate.
-pub(crate) async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin, buffer: usize) {
+pub(crate) async fn echo(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    buffer: usize,
+    work: Duration,
+) {
     let mut buffer = vec![0; buffer];
     while let Ok(len @ 1..) = stream.read(&mut buffer).await {
+        spend(work);
         if stream.write_all(&buffer[..len]).await.is_err() {
             return;
         }

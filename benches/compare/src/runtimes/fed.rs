@@ -7,6 +7,7 @@ use std::future::Future;
 
 use futures::StreamExt;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use futures::channel::oneshot::{self, Receiver};
 use futures::future::BoxFuture;
 
 use super::Spawn;
@@ -30,6 +31,20 @@ impl Fed {
             .unbounded_send(Box::pin(future))
             .expect("the loop ends with the process");
     }
+
+    /// A channel for the result, too.
+    pub(crate) fn spawn_joined<F>(&self, future: F) -> Receiver<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        self.spawn(async move {
+            // Nobody need wait for it.
+            let _ = sender.send(future.await);
+        });
+        receiver
+    }
 }
 
 /// Spawns on this loop what comes from outside.
@@ -46,10 +61,20 @@ macro_rules! fed_loop {
         pub(crate) struct FedLoop(super::fed::Fed);
 
         impl super::Remote for FedLoop {
+            type Handle<T: Send + 'static> = ::futures::channel::oneshot::Receiver<T>;
+
             fn start() -> FedLoop {
                 FedLoop(super::fed::Fed::start(|inbox| {
                     $runtime::run(super::fed::feed::<$runtime>(inbox))
                 }))
+            }
+
+            fn spawn_joined<F>(&self, future: F) -> Self::Handle<F::Output>
+            where
+                F: Future + Send + 'static,
+                F::Output: Send + 'static,
+            {
+                self.0.spawn_joined(future)
             }
 
             fn spawn<F>(&self, future: F)

@@ -87,7 +87,7 @@ impl Serve for Glommio {
                     if let Ok(stream) = listener.accept().await
                         && stream.set_nodelay(true).is_ok()
                     {
-                        ::glommio::spawn_local(echo(stream, buffer)).detach();
+                        ::glommio::spawn_local(echo(stream, buffer, Duration::ZERO)).detach();
                     }
                 }
             })

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ::loopgroup::net::{Server, TcpStream};
-use ::loopgroup::{EventLoopGroup, JoinHandle, WaitStrategy};
+use ::loopgroup::{EventLoop, EventLoopGroup, JoinHandle, WaitStrategy};
 
 use super::echo::echo;
 use super::{Remote, Serve, Spawn};
@@ -67,19 +67,14 @@ impl Spawn for Loopgroup {
 
 impl Serve for Loopgroup {
     fn serve(buffer: usize) -> SocketAddr {
-        serve(buffer, 1)
+        serve_with(1, move |stream| echo(stream, buffer, Duration::ZERO))
     }
-}
-
-/// Echoes on a group of so many loops.
-pub(crate) fn serve(buffer: usize, loops: usize) -> SocketAddr {
-    serve_with(loops, move |stream| echo(stream, buffer))
 }
 
 /// Serves on a group of so many loops; the first of them accepts, too.
 pub(crate) fn serve_with<F>(
     loops: usize,
-    handler: impl Fn(TcpStream) -> F + Clone + Send + Sync + 'static,
+    handler: impl Fn(TcpStream) -> F + Send + Sync + 'static,
 ) -> SocketAddr
 where
     F: Future<Output = ()> + 'static,
@@ -88,14 +83,8 @@ where
     let server = Server::new("127.0.0.1:0")
         .expect("that is an address")
         .workers(&group)
-        .serve(move |stream, _| {
-            let handler = handler.clone();
-            async move {
-                if stream.set_nodelay(true).is_ok() {
-                    handler(stream).await;
-                }
-            }
-        })
+        .nodelay(true)
+        .serve(move |stream, _| handler(stream))
         .expect("there is a free port");
     let address = server.local_addr();
     // The server holds its group weakly: this keeps both until the process ends.
@@ -104,18 +93,48 @@ where
 }
 
 /// A group of one loop that parks when it has nothing to do.
-pub(crate) struct OneLoop(EventLoopGroup);
+pub(crate) struct OneLoop {
+    home: EventLoop,
+    /// Dropped, it would end its loop.
+    _group: EventLoopGroup,
+}
 
 impl Remote for OneLoop {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
     fn start() -> OneLoop {
-        OneLoop(group(1, WaitStrategy::Park))
+        let group = group(1, WaitStrategy::Park);
+        OneLoop {
+            home: group.next().clone(),
+            _group: group,
+        }
+    }
+
+    fn spawn_joined<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.home.spawn(future)
     }
 
     fn spawn<F>(&self, future: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        drop(self.0.next().spawn(future));
+        drop(self.home.spawn(future));
+    }
+
+    fn spawn_detached<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        // With `EventLoop::spawn_detached` this line is: self.home.spawn_detached(future).expect("it is open");
+        drop(self.home.spawn(future));
+    }
+
+    fn execute(&self, call: impl FnOnce() + Send + 'static) {
+        self.home.execute(call).expect("the loop is open");
     }
 }
 
@@ -123,9 +142,23 @@ impl Remote for OneLoop {
 pub(crate) struct SpinningLoop(OneLoop);
 
 impl Remote for SpinningLoop {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
     fn start() -> SpinningLoop {
         let strategy = WaitStrategy::SpinThenPark(Duration::from_micros(50));
-        SpinningLoop(OneLoop(group(1, strategy)))
+        let group = group(1, strategy);
+        SpinningLoop(OneLoop {
+            home: group.next().clone(),
+            _group: group,
+        })
+    }
+
+    fn spawn_joined<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.spawn_joined(future)
     }
 
     fn spawn<F>(&self, future: F)

@@ -8,7 +8,7 @@
 //! - A runtime that has no way to be given work from another thread is fed through a channel ([`fed`]).
 
 mod compio;
-mod echo;
+pub(crate) mod echo;
 mod fed;
 pub(crate) mod floor;
 mod futures;
@@ -62,12 +62,34 @@ pub(crate) trait Spawn: 'static {
 
 /// A loop that is given work from outside; its thread ends with the process.
 pub(crate) trait Remote: Send + Sync + 'static {
+    /// Resolves when the task is done. What it resolves to differs, and no workload looks at it.
+    type Handle<T: Send + 'static>: Future + Send;
+
     fn start() -> Self;
 
-    /// Spawns a task that nobody waits for.
+    /// Spawns a task, with the handle that a user gets.
+    fn spawn_joined<F>(&self, future: F) -> Self::Handle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static;
+
+    /// Spawns a task and drops its handle.
     fn spawn<F>(&self, future: F)
     where
         F: Future<Output = ()> + Send + 'static;
+
+    /// Spawns a task that has no handle to begin with, if the runtime has such a way.
+    fn spawn_detached<F>(&self, future: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(future);
+    }
+
+    /// Has the loop call a closure: a future that is ready at once, where there is nothing else.
+    fn execute(&self, call: impl FnOnce() + Send + 'static) {
+        self.spawn(async move { call() });
+    }
 }
 
 /// An echo server on one thread, until the process ends.
@@ -108,6 +130,7 @@ macro_rules! runtimes {
 runtimes! {
     Loopgroup = "loopgroup",
     LoopgroupSpin = "loopgroup-spin",
+    LoopgroupBoss = "loopgroup-boss",
     Floor = "floor",
     FloorSpin = "floor-spin",
     TokioCurrent = "tokio-current",
@@ -120,6 +143,7 @@ runtimes! {
     Glommio = "glommio",
     Compio = "compio",
     Netty = "netty",
+    Redis = "redis",
 }
 
 impl Runtime {
@@ -129,8 +153,11 @@ impl Runtime {
 
     /// Whether it is loopgroup or the floor, and so no peer to be beaten.
     pub(crate) fn is_peer(self) -> bool {
-        use Runtime::{Floor, FloorSpin, Loopgroup, LoopgroupSpin};
-        !matches!(self, Loopgroup | LoopgroupSpin | Floor | FloorSpin)
+        use Runtime::{Floor, FloorSpin, Loopgroup, LoopgroupBoss, LoopgroupSpin};
+        !matches!(
+            self,
+            Loopgroup | LoopgroupSpin | LoopgroupBoss | Floor | FloorSpin
+        )
     }
 
     /// Whether work from other threads reaches it only through a channel.
@@ -147,10 +174,28 @@ impl Runtime {
         matches!(self, Runtime::LoopgroupSpin | Runtime::FloorSpin)
     }
 
+    /// Whether it is only there as a whole program.
+    pub(crate) fn is_program(self) -> bool {
+        matches!(self, Runtime::LoopgroupBoss | Runtime::Redis)
+    }
+
+    /// The feature that it needs, if any.
+    pub(crate) fn feature(self) -> Option<&'static str> {
+        use Runtime::{Compio, Glommio, LoopgroupBoss, Monoio, Netty, Redis};
+        match self {
+            Monoio | Glommio | Compio | Netty => Some("full"),
+            LoopgroupBoss | Redis => Some("programs"),
+            _ => None,
+        }
+    }
+
     /// Whether this build has it.
     pub(crate) fn is_built(self) -> bool {
-        use Runtime::{Compio, Glommio, Monoio, Netty};
-        cfg!(feature = "full") || !matches!(self, Monoio | Glommio | Compio | Netty)
+        match self.feature() {
+            Some("full") => cfg!(feature = "full"),
+            Some(_) => cfg!(feature = "programs"),
+            None => true,
+        }
     }
 }
 

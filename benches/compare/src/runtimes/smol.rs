@@ -73,6 +73,8 @@ impl Spawn for Smol {
 pub(crate) struct SmolLoop(&'static StaticExecutor);
 
 impl Remote for SmolLoop {
+    type Handle<T: Send + 'static> = Task<T>;
+
     fn start() -> SmolLoop {
         let executor = Executor::new().leak();
         std::thread::spawn(|| {
@@ -80,6 +82,14 @@ impl Remote for SmolLoop {
             async_io::block_on(executor.run(pending::<()>()))
         });
         SmolLoop(executor)
+    }
+
+    fn spawn_joined<F>(&self, future: F) -> Task<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.spawn(future)
     }
 
     fn spawn<F>(&self, future: F)
@@ -105,7 +115,7 @@ pub(super) async fn accept<R: Spawn>(listener: TcpListener, buffer: usize) {
         if let Ok((stream, _)) = listener.accept().await
             && stream.get_ref().set_nodelay(true).is_ok()
         {
-            R::detach(echo(stream, buffer));
+            R::detach(echo(stream, buffer, Duration::ZERO));
         }
     }
 }

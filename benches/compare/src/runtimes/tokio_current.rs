@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-use super::echo::listener;
+use super::echo::{listener, spend};
 use super::{Remote, Serve, Spawn};
 
 pub(crate) struct TokioCurrent;
@@ -81,11 +81,21 @@ tokio_spawn!(TokioCurrent, CurrentLoop);
 pub(crate) struct CurrentLoop(Handle);
 
 impl Remote for CurrentLoop {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
     fn start() -> CurrentLoop {
         let runtime = runtime();
         let handle = runtime.handle().clone();
         std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
         CurrentLoop(handle)
+    }
+
+    fn spawn_joined<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.spawn(future)
     }
 
     fn spawn<F>(&self, future: F)
@@ -98,7 +108,7 @@ impl Remote for CurrentLoop {
 
 impl Serve for TokioCurrent {
     fn serve(buffer: usize) -> SocketAddr {
-        serve_with(move |stream| drop(tokio::spawn(echo(stream, buffer))))
+        serve_with(move |stream| drop(tokio::spawn(echo(stream, buffer, Duration::ZERO))))
     }
 }
 
@@ -121,9 +131,10 @@ pub(super) async fn accept(listener: std::net::TcpListener, spawn: impl Fn(TcpSt
     }
 }
 
-pub(super) async fn echo(mut stream: TcpStream, buffer: usize) {
+pub(crate) async fn echo(mut stream: TcpStream, buffer: usize, work: Duration) {
     let mut buffer = vec![0; buffer];
     while let Ok(len @ 1..) = stream.read(&mut buffer).await {
+        spend(work);
         if stream.write_all(&buffer[..len]).await.is_err() {
             return;
         }

@@ -69,7 +69,7 @@ impl Serve for TokioLocal {
         let (listener, address) = listener();
         std::thread::spawn(move || {
             TokioLocal::run(accept(listener, |stream| {
-                spawn_local(echo(stream, buffer));
+                spawn_local(echo(stream, buffer, Duration::ZERO));
             }))
         });
         address

@@ -54,8 +54,18 @@ tokio_spawn!(TokioMulti, MultiLoop);
 pub(crate) struct MultiLoop(Runtime);
 
 impl Remote for MultiLoop {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
     fn start() -> MultiLoop {
         MultiLoop(runtime())
+    }
+
+    fn spawn_joined<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.0.spawn(future)
     }
 
     fn spawn<F>(&self, future: F)
@@ -68,15 +78,20 @@ impl Remote for MultiLoop {
 
 impl Serve for TokioMulti {
     fn serve(buffer: usize) -> SocketAddr {
-        serve_with(move |stream| drop(tokio::spawn(echo(stream, buffer))))
+        serve_with(1, move |stream| {
+            drop(tokio::spawn(echo(stream, buffer, Duration::ZERO)))
+        })
     }
 }
 
-/// Serves on one worker, each connection in a task that `spawn` makes.
-pub(crate) fn serve_with(spawn: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+/// Serves on so many workers, each connection in a task that `spawn` makes.
+pub(crate) fn serve_with(
+    workers: usize,
+    spawn: impl Fn(TcpStream) + Send + Sync + 'static,
+) -> SocketAddr {
     let (listener, address) = listener();
     let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
+        .worker_threads(workers)
         .enable_all()
         .build()
         .expect("a runtime can be built");

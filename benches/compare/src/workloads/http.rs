@@ -22,10 +22,15 @@ pub(super) fn run(runtime: Runtime, params: &Params) -> Outcome {
             hello(stream, Builder::new().timer(Timer).clone())
         }),
         Runtime::TokioCurrent => tokio_current::serve_with(spawn),
-        Runtime::TokioMulti => tokio_multi::serve_with(spawn),
+        Runtime::TokioMulti => tokio_multi::serve_with(1, spawn),
         _ => return Err("hyper has no traits for it here".into()),
     };
-    server::requests("http", &["conns", "depth", "millis"], address, params)
+    server::requests(
+        "http",
+        &["conns", "depth", "core", "millis"],
+        address,
+        params,
+    )
 }
 
 fn spawn(stream: TcpStream) {

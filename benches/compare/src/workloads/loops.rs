@@ -1,15 +1,21 @@
 //! W13: the same on a group of one loop and of two.
 //!
-//! On two cores the second loop shares them with the producer, or with the clients and the kernel: a ratio
-//! of two is out of reach there, and below one is possible.
+//! On two cores the second loop shares them with the producer, or with the clients: a ratio of two is out of
+//! reach there, and below one is possible. An echo costs the clients as much as the server, so one loop and
+//! its clients have a core each and fill both; a second loop can only take turns with them. With work for
+//! each request there is something to share. tokio is there with as many workers, to tell the machine's part
+//! from the runtime's.
 
-use loopgroup::WaitStrategy;
+use std::time::Duration;
 
-use super::spawn;
+use ::loopgroup::WaitStrategy;
+
+use super::{server, spawn};
 use crate::child::{Figures, Outcome};
 use crate::latch::Latch;
 use crate::params::Params;
-use crate::runtimes::{Loopgroup, loopgroup::group};
+use crate::runtimes::loopgroup::{self, group};
+use crate::runtimes::{Loopgroup, Runtime, echo, tokio_current, tokio_multi};
 use crate::stats::Stopwatch;
 
 /// W1, with tasks that go to the loops in turn.
@@ -25,6 +31,19 @@ pub(crate) fn outside(params: &Params) -> Figures {
         watch.stop();
     }
     Figures::one("task_ns", watch.nanos())
+}
+
+/// W8, with work for each request.
+pub(crate) fn echo(runtime: Runtime, params: &Params) -> Outcome {
+    let (loops, micros) = (params.get("loops"), params.get("work") as u64);
+    let work = Duration::from_micros(micros);
+    let serve = |buffer| match runtime {
+        Runtime::TokioMulti => tokio_multi::serve_with(loops, move |stream| {
+            drop(tokio::spawn(tokio_current::echo(stream, buffer, work)));
+        }),
+        _ => loopgroup::serve_with(loops, move |stream| echo::echo(stream, buffer, work)),
+    };
+    server::echo(serve, params)
 }
 
 /// W2, on all loops at the same time; the figures are per task of any loop.

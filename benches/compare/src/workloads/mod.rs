@@ -23,7 +23,12 @@ use crate::runtimes::{Remote, Runtime, Serve, Spawn, floor, loopgroup, refusal, 
 /// Runs the workload of that name on that runtime.
 pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
     if !runtime.is_built() {
-        return Err("not in this build: add --features full".into());
+        let feature = runtime.feature().unwrap_or_default();
+        return Err(format!("not in this build: add --features {feature}").into());
+    }
+    #[cfg(feature = "programs")]
+    if workload.starts_with("programs.") {
+        return crate::programs::run(runtime, workload, params);
     }
     if let Some(reason) = refusal(runtime, workload) {
         return Err(reason.into());
@@ -62,10 +67,7 @@ fn on_runtime(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
         "w11" => Ok(with_runtime!(runtime, R => R::run(pending::memory::<R>(owned)))),
         "w13.outside" => Ok(loops::outside(params)),
         "w13.home" => loops::home(params),
-        "w13.echo" => server::echo(
-            |buffer| loopgroup::serve(buffer, params.get("loops")),
-            params,
-        ),
+        "w13.echo" => loops::echo(runtime, params),
         "w14" => {
             let tasks = params.get("tasks");
             let time = with_runtime!(runtime, R => R::run_then_drop(pending::fill::<R>(tasks)));
@@ -78,12 +80,10 @@ fn on_runtime(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
 /// The workloads that come from outside.
 fn on_loop<L: Remote>(workload: &str, params: &Params) -> Outcome {
     match workload {
-        "w1" => Ok(outside::run::<L>(params, 1)),
         "w5" => Ok(across::run::<L>(params)),
-        "w6" => Ok(outside::run::<L>(params, 4)),
         "w12.wake" => Ok(parked::wake::<L>(params)),
         "w12.idle" => Ok(parked::idle::<L>(params)),
-        _ => none(workload),
+        _ => outside::run::<L>(workload, params).map_or_else(|| none(workload), Ok),
     }
 }
 
@@ -97,12 +97,10 @@ fn on_server(workload: &str, serve: fn(usize) -> std::net::SocketAddr, params: &
 
 fn on_floor(workload: &str, params: &Params) -> Outcome {
     match workload {
-        "w1" => Ok(outside::floor(params, 1)),
         "w2" => Ok(floor::queue::spawn(params)),
         "w3" => Ok(floor::queue::yields(params)),
         "w4" => Ok(floor::queue::ping_pong(params)),
         "w5" => Ok(floor::across::parked(params)),
-        "w6" => Ok(outside::floor(params, 4)),
         "w7.churn" => Ok(floor::timers::churn(params)),
         "w7.lateness" => floor::timers::lateness(params),
         "w8" | "w10.idle" | "w10.rate" => on_server(workload, floor::echo::serve, params),
@@ -110,6 +108,6 @@ fn on_floor(workload: &str, params: &Params) -> Outcome {
         "w12.wake" => Ok(floor::across::wake(params)),
         "w12.idle" => Ok(floor::across::idle(params)),
         "w14" => Ok(floor::pending::end(params)),
-        _ => none(workload),
+        _ => outside::floor(workload, params).map_or_else(|| none(workload), Ok),
     }
 }

@@ -1,8 +1,15 @@
-//! W1 and W6: spawning onto one loop from threads that are no loops.
+//! W1 and W6: giving work to one loop, from one thread that is none and from four.
 //!
-//! Measured is the time from the first spawn until the last task has run, per task; so the slower of
-//! producers and loop decides. The tasks only count. Handles are dropped at once.
+//! Measured is the time from the first call until the last task has run, per task; so the slower of
+//! producers and loop decides. The tasks only count. There are five ways to hand them over:
+//!
+//! - `""`: spawned, and the handle dropped at once.
+//! - `detached`: spawned in the way that makes no handle, where there is one.
+//! - `joined`: spawned, each handle kept by its producer and awaited at the end.
+//! - `execute`: a closure; a future that is ready at once, where closures are not taken.
+//! - `two_types`: closures of two types in turn, which no queue can take for one kind.
 
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::Barrier;
 
@@ -13,25 +20,78 @@ use crate::runtimes::Remote;
 use crate::runtimes::floor::mailbox::Mailbox;
 use crate::stats::Stopwatch;
 
-pub(crate) fn run<L: Remote>(params: &Params, producers: usize) -> Figures {
-    let target = L::start();
-    flood(params, producers, target, |target, latch| {
-        target.spawn(async { latch.count_down() });
+/// The way in the name of a workload, as `w1.execute`, and from how many threads.
+fn way(workload: &str) -> Option<(usize, &str)> {
+    let (family, way) = workload.split_once('.').unwrap_or((workload, ""));
+    match family {
+        "w1" => Some((1, way)),
+        "w6" => Some((4, way)),
+        _ => None,
+    }
+}
+
+/// `None` if this is no workload from outside.
+pub(crate) fn run<L: Remote>(workload: &str, params: &Params) -> Option<Figures> {
+    let (producers, way) = way(workload)?;
+    let target = L::start;
+    Some(match way {
+        "" => flood(params, producers, target(), |target, latch, share| {
+            (0..share).for_each(|_| target.spawn(async { latch.count_down() }));
+        }),
+        "detached" => flood(params, producers, target(), |target, latch, share| {
+            (0..share).for_each(|_| target.spawn_detached(async { latch.count_down() }));
+        }),
+        "joined" => flood(params, producers, target(), |target, latch, share| {
+            let spawn = |_| target.spawn_joined(async { latch.count_down() });
+            let handles: Vec<_> = (0..share).map(spawn).collect();
+            futures::executor::block_on(async {
+                for handle in handles {
+                    handle.await;
+                }
+            });
+        }),
+        "execute" => flood(params, producers, target(), |target, latch, share| {
+            (0..share).for_each(|_| target.execute(|| latch.count_down()));
+        }),
+        "two_types" => flood(params, producers, target(), |target, latch, share| {
+            for number in 0..share {
+                match number % 2 {
+                    0 => target.execute(|| latch.count_down()),
+                    // Another type, of the same size.
+                    _ => target.execute(move || black_box(latch).count_down()),
+                }
+            }
+        }),
+        _ => return None,
     })
 }
 
-pub(crate) fn floor(params: &Params, producers: usize) -> Figures {
-    flood(params, producers, Mailbox::start(), |mailbox, latch| {
-        mailbox.push(|| latch.count_down());
+/// `None` if this is no workload from outside, or one with futures.
+pub(crate) fn floor(workload: &str, params: &Params) -> Option<Figures> {
+    let (producers, way) = way(workload)?;
+    let target = Mailbox::start();
+    Some(match way {
+        "" | "execute" => flood(params, producers, target, |target, latch, share| {
+            (0..share).for_each(|_| target.push(|| latch.count_down()));
+        }),
+        "two_types" => flood(params, producers, target, |target, latch, share| {
+            for number in 0..share {
+                match number % 2 {
+                    0 => target.push(|| latch.count_down()),
+                    _ => target.push(move || black_box(latch).count_down()),
+                }
+            }
+        }),
+        _ => return None,
     })
 }
 
-/// Calls `spawn` so often from so many threads.
+/// Has so many threads call `produce`, each with its share of the tasks.
 fn flood<L: Send + Sync + 'static>(
     params: &Params,
     producers: usize,
     target: L,
-    spawn: fn(&L, &'static Latch),
+    produce: fn(&L, &'static Latch, usize),
 ) -> Figures {
     let share = params.get("tasks") / producers;
     let target = Arc::new(target);
@@ -45,13 +105,13 @@ fn flood<L: Send + Sync + 'static>(
                 let (target, start) = (Arc::clone(&target), Arc::clone(&start));
                 std::thread::spawn(move || {
                     start.wait();
-                    (0..share).for_each(|_| spawn(&target, latch));
+                    produce(&target, latch, share);
                 })
             })
             .collect();
         start.wait();
         watch.start();
-        (0..share).for_each(|_| spawn(&target, latch));
+        produce(&target, latch, share);
         latch.wait();
         watch.stop();
         for other in others {

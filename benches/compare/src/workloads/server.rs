@@ -20,21 +20,22 @@ use crate::sys;
 const BUFFERS: (usize, usize) = (16 * 1024, 64);
 
 pub(crate) fn echo(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
-    let keys = ["conns", "size", "depth", "millis"];
+    let keys = ["conns", "size", "depth", "core", "millis"];
     requests("echo", &keys, serve(BUFFERS.0), params)
 }
 
 /// Has the clients of that kind send requests, and looks at the clock of the server's process.
 pub(super) fn requests(kind: &str, keys: &[&str], address: SocketAddr, params: &Params) -> Outcome {
-    let word = |key: &&str| format!("{key}={}", params.get(key));
-    let words: Vec<_> = keys.iter().map(word).collect();
+    let word = |key: &&str| Some(format!("{key}={}", params.find(key)?));
+    let words: Vec<_> = keys.iter().filter_map(word).collect();
     let mut load = Load::start(kind, address, &words)?;
     load.begin()?;
-    let before = sys::cpu_time();
+    let before = (sys::cpu_time(), load.cpu_nanos());
     let (count, time) = load.end()?;
-    let cpu = sys::cpu_time() - before;
+    let (cpu, clients) = (sys::cpu_time() - before.0, load.cpu_nanos() - before.1);
     Ok(Figures::one("per_s", count / time.as_secs_f64())
-        .with("cpu_ns", cpu.as_nanos() as f64 / count))
+        .with("cpu_ns", cpu.as_nanos() as f64 / count)
+        .with("client_ns", clients / count))
 }
 
 pub(crate) fn idle(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
@@ -64,7 +65,7 @@ pub(crate) fn rate(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> 
     let mut load = Load::start(
         "rate",
         address,
-        &[format!("millis={}", params.get("millis"))],
+        &["millis", "core"].map(|key| format!("{key}={}", params.get(key))),
     )?;
     load.begin()?;
     let before = sys::cpu_time();
@@ -119,6 +120,10 @@ impl Load {
         }
     }
 
+    fn cpu_nanos(&self) -> f64 {
+        sys::cpu_nanos_of(self.process.id())
+    }
+
     fn line(&mut self) -> Result<String, Cannot> {
         match self.lines.next() {
             Some(Ok(line)) => Ok(line),
@@ -128,5 +133,13 @@ impl Load {
             }
             .into()),
         }
+    }
+}
+
+/// Waited for, so that its CPU time counts as that of this process: the parent looks for what is not ours.
+impl Drop for Load {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take()); // it waits for that, if for anything
+        let _ = self.process.wait();
     }
 }

@@ -1,7 +1,8 @@
 //! W7: timers that never fire, and timers that all do.
 //!
 //! - Churn: so many live timers; one is made, armed by a poll, and takes the place of the oldest, which is
-//!   dropped. That is what a timeout costs a connection that is not idle.
+//!   dropped. That is what a timeout costs a connection that is not idle. Once as it is (`far=0`), once after
+//!   a timer of an hour was armed (`far=1`), as a program has that also runs a nightly job.
 //! - Lateness: tasks with a sleep each, due evenly over a second in a scrambled order. Measured is how long
 //!   after its deadline a task runs, and the CPU time of it all, spawns included.
 
@@ -19,6 +20,12 @@ use crate::stats::{Stopwatch, quantile};
 use crate::sys;
 
 pub(crate) async fn churn<R: Spawn>(params: Params) -> Figures {
+    let mut far = Box::pin((params.get("far") == 1).then(|| R::sleep_until(far_deadline())));
+    if far.is_some() {
+        let armed = poll_fn(|cx| Poll::Ready(arm(&mut far, cx))).await;
+        assert!(armed, "nothing is due for an hour");
+        R::yield_now().await;
+    }
     // Boxes that stay where they are: what is measured is the timer, not the allocation around it.
     let mut live: Vec<Pin<Box<Option<_>>>> = (0..params.get("live"))
         .map(|_| Box::pin(Some(R::sleep_until(deadline(Instant::now(), 0)))))
@@ -45,6 +52,11 @@ pub(crate) async fn churn<R: Spawn>(params: Params) -> Figures {
 fn arm<F: Future>(timer: &mut Pin<Box<Option<F>>>, cx: &mut Context<'_>) -> bool {
     let timer = timer.as_mut().as_pin_mut().expect("it was made just now");
     timer.poll(cx).is_pending()
+}
+
+/// Of a timer that is armed before all others and outlives them.
+pub(crate) fn far_deadline() -> Instant {
+    Instant::now() + Duration::from_secs(3600)
 }
 
 /// Some seconds from now, in no order.

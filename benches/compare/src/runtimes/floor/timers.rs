@@ -9,7 +9,7 @@ use mio::{Events, Poll};
 use crate::child::{Figures, Outcome};
 use crate::params::Params;
 use crate::stats::Stopwatch;
-use crate::workloads::timers::{Lateness, deadline};
+use crate::workloads::timers::{Lateness, deadline, far_deadline};
 
 /// Timers by deadline. A timer that is dropped stays in the heap until half of them are.
 #[derive(Default)]
@@ -38,6 +38,9 @@ pub(crate) fn churn(params: &Params) -> Figures {
     let (live, timers) = (params.get("live"), params.get("timers"));
     let mut all = Timers::default();
     let mut number = 0;
+    if params.get("far") == 1 {
+        all.arm(far_deadline(), usize::MAX);
+    }
     let mut watch = Stopwatch::new(timers);
     for _ in 0..=params.get("reps") {
         watch.start();
