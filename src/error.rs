@@ -11,7 +11,7 @@ use std::io;
 use std::panic::Location;
 
 use crate::sync::Mutex;
-use crate::unwind::{Payload, message};
+use crate::unwind::{Payload, advice, message};
 
 /// The source location of a submission.
 pub(crate) type Caller = &'static Location<'static>;
@@ -377,7 +377,8 @@ impl fmt::Display for JoinError {
                     write!(f, "{name:?} ")?;
                 }
                 let (location, message) = (record.location, record.message());
-                write!(f, "spawned at {location} panicked: {message}")
+                write!(f, "spawned at {location} panicked: {message}")?;
+                f.write_str(advice(&message))
             }
             JoinFailure::Cancelled => f.write_str("task was cancelled"),
             JoinFailure::Rejected(reason) => write!(f, "task was refused: {reason}"),

@@ -13,7 +13,7 @@ use std::task::Waker;
 use crate::error::{Caller, PanicRecord};
 use crate::sync::Arc;
 use crate::trace;
-use crate::unwind::{Payload, contain, contain_drop, discard, message};
+use crate::unwind::{Payload, advice, contain, contain_drop, discard, message};
 
 /// A handler for panics that no handle carries.
 pub(crate) type PanicHandler = dyn Fn(&TaskPanic<'_>) + Send + Sync;
@@ -327,7 +327,8 @@ impl fmt::Display for TaskPanic<'_> {
         if let Some(index) = self.index {
             write!(f, " on loop {index}")?;
         }
-        write!(f, ": {}", self.message())
+        let message = self.message();
+        write!(f, ": {message}{}", advice(message))
     }
 }
 

@@ -382,6 +382,42 @@ fn an_idle_connection_is_closed_in_time_and_a_long_request_is_not() {
 }
 
 #[test]
+fn a_service_that_is_late_is_dropped_on_its_loop_and_answered_408() {
+    within(|| {
+        let (workers, drops) = (group(1), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&drops);
+        let http = Http::new().request_timeout(ms(40));
+        let server = http
+            .serve(&workers, "127.0.0.1:0", move |_| {
+                let log = Arc::clone(&log);
+                service_fn(move |request: Request<Incoming>| {
+                    let mark = DroppedOn(Arc::clone(&log));
+                    async move {
+                        let _mark = mark;
+                        if request.uri().path() == "/late" {
+                            std::future::pending::<()>().await;
+                        }
+                        Answer::Ok(Response::new("in time".to_owned()))
+                    }
+                })
+            })
+            .unwrap();
+        let mut client = connect(&server);
+        assert_eq!(get(&mut client, "/"), ok("in time"));
+        drops.lock().unwrap().clear();
+        let start = Instant::now();
+        assert_eq!(get(&mut client, "/late"), Got(408, false, Vec::new()));
+        assert!(start.elapsed() >= ms(40), "not early");
+        assert_eq!(
+            *drops.lock().unwrap(),
+            [util::thread_of(&workers.loops()[0])]
+        );
+        assert_eq!(get(&mut client, "/"), ok("in time")); // the connection goes on
+        assert!(workers.drain(LONG).wait().is_clean());
+    });
+}
+
+#[test]
 fn a_factory_that_panics_fails_that_connection_and_is_asked_again() {
     within(|| {
         let (calls, panics) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -740,6 +776,10 @@ fn what_cannot_work_is_an_error_that_says_so() {
                 "header_timeout(0)",
             ),
             (Http::new().idle_timeout(Duration::ZERO), "idle_timeout(0)"),
+            (
+                Http::new().request_timeout(Duration::ZERO),
+                "request_timeout(0)",
+            ),
         ] {
             let error = try_serve(http, &workers);
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

@@ -151,13 +151,13 @@ where
 /// |---|---|---|
 /// | [`header_timeout`](Http::header_timeout) | 30 s | for the head of a request, from its first byte; for the first byte of a connection |
 /// | [`idle_timeout`](Http::idle_timeout) | 75 s | between two requests |
+/// | [`request_timeout`](Http::request_timeout) | none | for the service, from the head of a request to that of its response |
 /// | [`nodelay`](Http::nodelay) | on | `TCP_NODELAY` |
 /// | [`http1_only`](Http::http1_only), [`http2_only`](Http::http2_only) | both | HTTP/2 with prior knowledge, told by its preface |
 /// | [`peer_extension`](Http::peer_extension) | off | the client's address in each request |
 /// | [`http1`](Http::http1), [`http2`](Http::http2) | hyper's | everything else |
 ///
-/// There is no limit for a service or for a client that reads slowly: a service has
-/// [`timeout`](crate::time::timeout), and a drain its own limit.
+/// There is no limit for a client that reads its response slowly; a drain has its own.
 ///
 /// # Examples
 ///
@@ -219,6 +219,37 @@ impl Http {
     /// The connection then ends gracefully: an HTTP/2 client gets a GOAWAY.
     pub fn idle_timeout(mut self, limit: impl Into<Option<Duration>>) -> Http {
         self.settings.idle_timeout = limit.into();
+        self
+    }
+
+    /// Limits the time that the service has for a request; `None`, which is no limit, by default.
+    ///
+    /// It counts from the call of the service until its future returns the response. The future of a service
+    /// that is late is dropped, and the client gets 408 and no body. The time that the body of a response
+    /// takes is not limited. For one route, or another status, put [`timeout`](crate::time::timeout) around
+    /// a handler; the timeout layers of tower and tower-http need tokio's timers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{convert::Infallible, io::{Read, Write}, time::Duration};
+    /// use hyper::{Response, service::service_fn};
+    /// use loopgroup::{EventLoopGroup, compat::hyper::Http};
+    ///
+    /// let workers = EventLoopGroup::new(1)?;
+    /// let http = Http::new().request_timeout(Duration::from_millis(20));
+    /// let server = http.serve(&workers, "127.0.0.1:0", |_loop| {
+    ///     service_fn(|_| std::future::pending::<Result<Response<String>, Infallible>>())
+    /// })?;
+    /// let mut client = std::net::TcpStream::connect(server.local_addr())?;
+    /// client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")?;
+    /// let mut head = [0; 12];
+    /// client.read_exact(&mut head)?;
+    /// assert_eq!(&head, b"HTTP/1.1 408");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn request_timeout(mut self, limit: impl Into<Option<Duration>>) -> Http {
+        self.settings.request_timeout = limit.into();
         self
     }
 
@@ -338,6 +369,7 @@ impl Http {
                 service: services.here(),
                 activity: Arc::new(HttpActivity::default()),
                 peer: peer_extension.then_some(peer),
+                limit: settings.request_timeout,
                 location,
             };
             let signal = Some(StopSignal::of(&signal));
@@ -444,6 +476,7 @@ impl Http {
             service: Rc::new(service),
             activity: Arc::new(HttpActivity::default()),
             peer: None,
+            limit: self.settings.request_timeout,
             location: Location::caller(),
         };
         let connection = Connection::new(Arc::new(self.settings.clone()), io, service, None);
@@ -466,6 +499,7 @@ impl fmt::Debug for Http {
             .field("protocols", &self.settings.protocols)
             .field("header_timeout", &self.settings.header_timeout)
             .field("idle_timeout", &self.settings.idle_timeout)
+            .field("request_timeout", &self.settings.request_timeout)
             .field("nodelay", &self.nodelay)
             .field("peer_extension", &self.peer_extension)
             .finish_non_exhaustive()

@@ -1,10 +1,12 @@
-//! The service above hyper's connection: notes each request, and answers for one that panics.
+//! The service above hyper's connection: notes each request, and answers for one that panics or is late.
 //!
 //! - A request is under way from the call until its response body is dropped, or its future if that comes
 //!   first.
 //! - A panic in the call or in the future is reported like a task's, and answered with 500: the connection,
 //!   and every other request on it, continues. (A panic of a response body comes too late for an answer. It
 //!   ends the connection, or with HTTP/2 the stream.)
+//! - A future that is not ready within the request timeout is dropped, and answered with 408. An answer that
+//!   is ready at the same poll wins.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -12,6 +14,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::Service;
@@ -21,6 +24,7 @@ use crate::compat::hyper::activity::{HttpActivity, OpenRequest};
 use crate::event_loop::context;
 use crate::panic::PanicSite;
 use crate::sync::Arc;
+use crate::time::{self, Sleep};
 use crate::unwind::{Payload, contain};
 
 /// The client's address, in the extensions of a request: see
@@ -53,6 +57,8 @@ pub(super) struct Tracked<S> {
     pub(super) activity: Arc<HttpActivity>,
     /// Inserted into each request.
     pub(super) peer: Option<SocketAddr>,
+    /// The time for each answer.
+    pub(super) limit: Option<Duration>,
     /// Where the server was started, for reports of panics.
     pub(super) location: &'static Location<'static>,
 }
@@ -76,6 +82,7 @@ where
                 .map_err(|payload| report(payload, self.location))
                 .ok(),
             open: Some(open),
+            limit: self.limit.map(|limit| Box::new(time::sleep(limit))),
             location: self.location,
         }
     }
@@ -84,10 +91,12 @@ where
 pin_project_lite::pin_project! {
     /// The future of a response.
     pub(super) struct TrackedFuture<F> {
-        // `None` once it has panicked.
+        // `None` once it has panicked, or was dropped for being late.
         #[pin]
         future: Option<F>,
         open: Option<OpenRequest>,
+        // In a box: without a limit a request is not to pay for it.
+        limit: Option<Box<Sleep>>,
         location: &'static Location<'static>,
     }
 }
@@ -101,30 +110,39 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let answer = match this.future.as_mut().as_pin_mut() {
+            None => Err(StatusCode::INTERNAL_SERVER_ERROR),
             Some(future) => match contain(|| future.poll(cx)) {
-                Ok(poll) => Some(ready!(poll)),
+                Ok(Poll::Ready(answer)) => Ok(answer),
+                Ok(Poll::Pending) => {
+                    let Some(limit) = this.limit.as_deref_mut() else {
+                        return Poll::Pending;
+                    };
+                    ready!(Pin::new(limit).poll(cx));
+                    Err(StatusCode::REQUEST_TIMEOUT)
+                }
                 Err(payload) => {
                     report(payload, this.location);
-                    None
+                    Err(StatusCode::INTERNAL_SERVER_ERROR)
                 }
             },
-            None => None,
         };
         let open = this.open.take();
-        let Some(answer) = answer else {
-            if let Err(payload) = contain(|| this.future.set(None)) {
-                report(payload, this.location);
+        Poll::Ready(match answer {
+            Ok(answer) => answer.map(|response| {
+                response.map(|body| TrackedBody {
+                    body: Some(body),
+                    open,
+                })
+            }),
+            Err(status) => {
+                if let Err(payload) = contain(|| this.future.set(None)) {
+                    report(payload, this.location);
+                }
+                let mut instead = Response::new(TrackedBody { body: None, open });
+                *instead.status_mut() = status;
+                Ok(instead)
             }
-            let mut failed = Response::new(TrackedBody { body: None, open });
-            *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            return Poll::Ready(Ok(failed));
-        };
-        Poll::Ready(answer.map(|response| {
-            response.map(|body| TrackedBody {
-                body: Some(body),
-                open,
-            })
-        }))
+        })
     }
 }
 
