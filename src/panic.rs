@@ -189,6 +189,8 @@ pub enum PanicSite {
     LoopBound,
     /// A hook or a handler factory of a [`Server`](crate::net::Server).
     Server,
+    /// An HTTP service, while it answered a request: see `compat::hyper`.
+    Service,
 }
 
 impl fmt::Display for PanicSite {
@@ -204,6 +206,7 @@ impl fmt::Display for PanicSite {
             PanicSite::RejectPolicy => "reject policy",
             PanicSite::LoopBound => "loop-bound value",
             PanicSite::Server => "hook or handler factory of a server",
+            PanicSite::Service => "HTTP service",
         })
     }
 }

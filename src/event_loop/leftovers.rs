@@ -46,6 +46,11 @@ impl Leftovers {
         self.interrupted.insert(id, what).is_none()
     }
 
+    /// Whether an operation of a task has failed because its channel is closed.
+    pub(crate) fn is_interrupted(&self, id: TaskId) -> bool {
+        self.interrupted.contains_key(&id)
+    }
+
     /// Returns what a task wanted to do when it found its channel closed; `None` if it did not.
     pub(crate) fn take_interrupted(&mut self, id: Option<TaskId>) -> Option<Option<WaitsFor>> {
         self.interrupted.remove(&id?)

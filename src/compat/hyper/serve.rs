@@ -32,7 +32,7 @@ use crate::compat::hyper::tracked::Tracked;
 use crate::event_loop::handle::EventLoop;
 use crate::group::handle::EventLoopGroup;
 use crate::net::{ServerHandle, ServerReport};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Serves HTTP/1 and HTTP/2 with a hyper service per loop: [`Http::serve`] with the default settings.
 ///
@@ -306,8 +306,8 @@ impl Http {
     /// that does not come in time, a client that disconnects in the middle of a request, a service that
     /// returns an error.
     ///
-    /// It runs on the connection's loop. Without a hook these errors are ignored: they are mostly the
-    /// clients'.
+    /// It runs on the connection's loop. Without a hook these errors are only counted, by
+    /// [`ServerReport::failed`]: they are mostly the clients'.
     pub fn on_error(
         mut self,
         hook: impl Fn(&io::Error, SocketAddr) + Send + Sync + 'static,
@@ -324,8 +324,14 @@ impl Http {
     /// loop share. Neither the service nor its futures need be `Send`: they never leave the loop. If the
     /// factory panics, it fails that connection, and runs again for the loop's next one.
     ///
-    /// A service that panics answers 500, and the panic is reported to
-    /// [`on_panic`](crate::Builder::on_panic); the connection continues.
+    /// A service that panics answers 500; the connection continues. The panic is
+    /// [counted](ServerReport::service_panics), and reported to [`on_panic`](crate::Builder::on_panic) as
+    /// [`PanicSite::Service`](crate::PanicSite::Service).
+    ///
+    /// A connection that ends with an error, as [`on_error`](Http::on_error) sees it, counts as
+    /// [`failed`](ServerReport::failed). A client that closes an idle connection is no error. A connection
+    /// with a request that is not answered when the workers end by force counts as
+    /// [`aborted`](ServerReport::aborted).
     ///
     /// See [the module](super#shutdown) for how the server ends.
     ///
@@ -360,6 +366,8 @@ impl Http {
         let (settings, services) = (Arc::new(settings), Services::new(factory));
         let stop = Arc::new(Stop::new());
         let signal = Arc::clone(&stop);
+        let panics = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&panics);
         let handler = move |stream: crate::net::TcpStream, peer| {
             if nodelay {
                 // Fails on a connection that the client has reset; the first read says so.
@@ -371,23 +379,31 @@ impl Http {
                 peer: peer_extension.then_some(peer),
                 limit: settings.request_timeout,
                 location,
+                panics: Arc::clone(&count),
             };
             let signal = Some(StopSignal::of(&signal));
             let connection = Connection::new(Arc::clone(&settings), stream, service, signal);
             let on_error = on_error.clone();
             async move {
-                if let (Err(error), Some(hook)) = (connection.await, on_error) {
-                    hook(&error, peer);
+                let ended = connection.await;
+                if let (Err(error), Some(hook)) = (&ended, on_error) {
+                    hook(error, peer);
                 }
+                ended
             }
         };
         let server = listener
             .into_server()?
+            .count_service_panics(Arc::clone(&panics))
             .workers(workers)
             // hyper takes the end of the stream for a client that has given up, and drops its requests.
             .end_reads_on_shutdown(false)
             .serve(handler)?;
-        Ok(HttpHandle { server, stop })
+        Ok(HttpHandle {
+            server,
+            stop,
+            panics,
+        })
     }
 
     /// As [`serve`](Http::serve), with a tower service per loop, such as an axum `Router`.
@@ -478,6 +494,7 @@ impl Http {
             peer: None,
             limit: self.settings.request_timeout,
             location: Location::caller(),
+            panics: Arc::default(), // nobody reads it
         };
         let connection = Connection::new(Arc::new(self.settings.clone()), io, service, None);
         async move {
@@ -535,6 +552,7 @@ impl fmt::Debug for Http {
 pub struct HttpHandle {
     server: ServerHandle,
     stop: Arc<Stop>,
+    panics: Arc<AtomicU64>,
 }
 
 impl HttpHandle {
@@ -551,6 +569,34 @@ impl HttpHandle {
     /// Returns the number of connections accepted so far.
     pub fn accepted(&self) -> u64 {
         self.server.accepted()
+    }
+
+    /// Returns the number of requests so far that the service answered with a panic, and so with 500.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{convert::Infallible, io::{Read, Write}};
+    /// use hyper::{Response, service::service_fn};
+    /// use loopgroup::{EventLoopGroup, compat::hyper::serve};
+    ///
+    /// let workers = EventLoopGroup::builder().loops(1).on_panic(|panic| eprintln!("{panic}")).build()?;
+    /// let server = serve(&workers, "127.0.0.1:0", |_loop| {
+    ///     service_fn(|request| async move {
+    ///         assert_eq!(request.uri().path(), "/");
+    ///         Ok::<_, Infallible>(Response::new(String::new()))
+    ///     })
+    /// })?;
+    /// let mut client = std::net::TcpStream::connect(server.local_addr())?;
+    /// client.write_all(b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n")?;
+    /// let mut head = [0; 12];
+    /// client.read_exact(&mut head)?;
+    /// assert_eq!(&head, b"HTTP/1.1 500");
+    /// assert_eq!(server.service_panics(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn service_panics(&self) -> u64 {
+        self.panics.load(Ordering::Acquire)
     }
 
     /// Returns the handle of the server below, for its other figures.
@@ -584,6 +630,7 @@ impl fmt::Debug for HttpHandle {
             .field("local_addr", &self.local_addr())
             .field("connections", &self.connections())
             .field("accepted", &self.accepted())
+            .field("service_panics", &self.service_panics())
             .finish_non_exhaustive()
     }
 }

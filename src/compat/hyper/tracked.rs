@@ -2,7 +2,7 @@
 //!
 //! - A request is under way from the call until its response body is dropped, or its future if that comes
 //!   first.
-//! - A panic in the call or in the future is reported like a task's, and answered with 500: the connection,
+//! - A panic in the call or in the future is reported and counted, and answered with 500: the connection,
 //!   and every other request on it, continues. (A panic of a response body comes too late for an answer. It
 //!   ends the connection, or with HTTP/2 the stream.)
 //! - A future that is not ready within the request timeout is dropped, and answered with 408. An answer that
@@ -23,7 +23,7 @@ use hyper::{Request, Response, StatusCode};
 use crate::compat::hyper::activity::{HttpActivity, OpenRequest};
 use crate::event_loop::context;
 use crate::panic::PanicSite;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::{self, Sleep};
 use crate::unwind::{Payload, contain};
 
@@ -61,6 +61,8 @@ pub(super) struct Tracked<S> {
     pub(super) limit: Option<Duration>,
     /// Where the server was started, for reports of panics.
     pub(super) location: &'static Location<'static>,
+    /// How many requests the service has answered with a panic.
+    pub(super) panics: Arc<AtomicU64>,
 }
 
 impl<S, B> Service<Request<Incoming>> for Tracked<S>
@@ -79,11 +81,15 @@ where
         let future = contain(|| self.service.call(request));
         TrackedFuture {
             future: future
-                .map_err(|payload| report(payload, self.location))
+                .map_err(|payload| {
+                    self.panics.fetch_add(1, Ordering::Release);
+                    report(payload, self.location);
+                })
                 .ok(),
             open: Some(open),
             limit: self.limit.map(|limit| Box::new(time::sleep(limit))),
             location: self.location,
+            panics: Arc::clone(&self.panics),
         }
     }
 }
@@ -98,6 +104,7 @@ pin_project_lite::pin_project! {
         // In a box: without a limit a request is not to pay for it.
         limit: Option<Box<Sleep>>,
         location: &'static Location<'static>,
+        panics: Arc<AtomicU64>,
     }
 }
 
@@ -121,6 +128,7 @@ where
                     Err(StatusCode::REQUEST_TIMEOUT)
                 }
                 Err(payload) => {
+                    this.panics.fetch_add(1, Ordering::Release);
                     report(payload, this.location);
                     Err(StatusCode::INTERNAL_SERVER_ERROR)
                 }
@@ -146,10 +154,10 @@ where
     }
 }
 
-/// Reports a panic as the loop would report a task's.
+/// Reports a panic of the service to the handler of its group.
 #[cold]
 fn report(payload: Payload, location: &'static Location<'static>) {
-    context::panics().report(PanicSite::Task, payload, Some(location));
+    context::panics().report(PanicSite::Service, payload, Some(location));
 }
 
 pin_project_lite::pin_project! {

@@ -182,8 +182,12 @@ impl<L: Listener> Server<L> {
             }
         };
         let local = listeners[0].address()?;
-        let state = ServerState::new(workers.len(), self.max_connections, self.accept_rate);
-        let state = Arc::new(state);
+        let state = Arc::new(ServerState::new(
+            workers.len(),
+            self.max_connections,
+            self.accept_rate,
+            self.service_panics,
+        ));
         let lifetime = Arc::new(Lifetime(Arc::clone(&state)));
         let core = Arc::new(ServerCore::new(
             handlers(workers.loops(), Arc::clone(&lifetime), location),
