@@ -18,7 +18,7 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, StatusCode};
 use loopgroup::compat::hyper::{Http, HttpHandle, Peer, serve};
 use loopgroup::net::{ConnectionEnd, Server};
-use loopgroup::{EndCause, EventLoop, EventLoopGroup, PanicSite, block_on};
+use loopgroup::{EndCause, EventLoop, EventLoopGroup, PanicSite, WaitsFor, block_on};
 
 use crate::util::{self, Door, HOUR, LONG, eventually, group, ms, secs, within};
 
@@ -864,6 +864,10 @@ fn a_service_that_never_answers_is_counted_as_aborted() {
         eventually("the request", || door.waiting() == 1);
         let report = workers.drain(ms(30)).wait();
         assert!(!report.is_clean());
+        let waits: Vec<_> = report.left().iter().map(|left| left.waits_for()).collect();
+        assert_eq!(waits, [Some(WaitsFor::Service)], "{report}");
+        let text = report.to_string();
+        assert!(text.ends_with("waiting for its service"), "{text}");
         let report = block_on(server);
         assert_eq!((report.completed(), report.aborted()), (1, 1), "{report}");
         assert_eq!((report.failed(), report.rejected()), (0, 0), "{report}");

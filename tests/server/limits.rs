@@ -1,5 +1,6 @@
 //! Time limits, the accept rate, results of handlers, and hooks.
 
+use std::future::pending;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream as Client;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{ConnectionEnd, TcpStream};
 use loopgroup::time::sleep;
-use loopgroup::{PanicSite, block_on};
+use loopgroup::{PanicSite, WaitsFor, block_on};
 
-use crate::util::{HOUR, LONG, eventually, group, ms, patiently, within};
+use crate::util::{HOUR, LONG, eventually, flush, group, ms, patiently, within};
 use crate::{connect, group_that_reports, serve_on};
 
 /// Short for a test, and long for a machine that is busy.
@@ -352,5 +353,33 @@ fn handlers_may_return_nothing_a_result_or_never() {
             }
         });
         server.unwrap().stop();
+    });
+}
+
+#[test]
+fn the_timers_of_limits_are_not_what_a_handler_waits_for() {
+    within(|| {
+        for waits_for in [None, Some(WaitsFor::Timer), Some(WaitsFor::Read)] {
+            let group = group(1);
+            let server = serve_on(&group)
+                .idle_timeout(HOUR)
+                .first_byte_timeout(HOUR)
+                .end_reads_on_shutdown(false)
+                .serve(move |mut stream, _| async move {
+                    match waits_for {
+                        None => drop(loopgroup::spawn_local(pending::<()>()).await),
+                        Some(WaitsFor::Timer) => sleep(HOUR).await,
+                        _ => drop(stream.read(&mut [0]).await),
+                    }
+                })
+                .unwrap();
+            let _client = connect(&server);
+            eventually("it is served", || server.connections() == 1);
+            flush(&group.loops()[0]);
+            let report = group.drain(ms(20)).wait();
+            let waits: Vec<_> = report.left().iter().map(|left| left.waits_for()).collect();
+            assert!(!waits.is_empty(), "it is named");
+            assert!(waits.iter().all(|what| *what == waits_for), "{report}");
+        }
     });
 }

@@ -22,9 +22,9 @@ use hyper::{Request, Response, StatusCode};
 
 use crate::compat::hyper::activity::{HttpActivity, OpenRequest};
 use crate::event_loop::context;
+use crate::limit_timer::LimitTimer;
 use crate::panic::PanicSite;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::time::{self, Sleep};
 use crate::unwind::{Payload, contain};
 
 /// The client's address, in the extensions of a request: see
@@ -87,7 +87,7 @@ where
                 })
                 .ok(),
             open: Some(open),
-            limit: self.limit.map(|limit| Box::new(time::sleep(limit))),
+            limit: self.limit.map(|limit| Box::new(LimitTimer::after(limit))),
             location: self.location,
             panics: Arc::clone(&self.panics),
         }
@@ -102,7 +102,7 @@ pin_project_lite::pin_project! {
         future: Option<F>,
         open: Option<OpenRequest>,
         // In a box: without a limit a request is not to pay for it.
-        limit: Option<Box<Sleep>>,
+        limit: Option<Box<LimitTimer>>,
         location: &'static Location<'static>,
         panics: Arc<AtomicU64>,
     }
@@ -124,7 +124,7 @@ where
                     let Some(limit) = this.limit.as_deref_mut() else {
                         return Poll::Pending;
                     };
-                    ready!(Pin::new(limit).poll(cx));
+                    ready!(limit.poll(cx));
                     Err(StatusCode::REQUEST_TIMEOUT)
                 }
                 Err(payload) => {
