@@ -1,7 +1,7 @@
 //! A timer that limits what a task does, and that the task does not wait for.
 //!
-//! - A shutdown says what the tasks that it cancels waited for, and finds those that have a timer by the address
-//!   of their waker. The timer of a time limit would be named there in place of what the limit is for.
+//! - A shutdown says what the tasks that it cancels waited for, and finds those that have a timer by the
+//!   address of their waker. The timer of a time limit would be named there in place of what it limits.
 //! - So it is taken off the account when it is dropped: a task is dropped before it is named.
 
 use std::future::Future;
