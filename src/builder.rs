@@ -88,7 +88,9 @@ pub struct Builder {
     reject_policy: RejectPolicy,
     io_ratio: u32,
     measure_time: bool,
-    slow_poll: Option<Duration>,
+    /// Set by `slow_poll`. It has another name: for a call without the feature, the compiler would point at a
+    /// private field.
+    slow_poll_limit: Option<Duration>,
     wait_strategy: WaitStrategy,
     close_channels: CloseChannels,
     io: bool,
@@ -165,7 +167,7 @@ impl Builder {
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
             measure_time: false,
-            slow_poll: None,
+            slow_poll_limit: None,
             wait_strategy: WaitStrategy::default(),
             close_channels: CloseChannels::default(),
             io: true,
@@ -324,7 +326,7 @@ impl Builder {
     #[cfg(feature = "tracing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     pub fn slow_poll(mut self, limit: Duration) -> Builder {
-        self.slow_poll = Some(limit);
+        self.slow_poll_limit = Some(limit);
         self
     }
 
@@ -377,8 +379,8 @@ impl Builder {
             pin_thread,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
-            measure_time: self.measure_time || self.slow_poll.is_some(),
-            slow_poll: self.slow_poll,
+            measure_time: self.measure_time || self.slow_poll_limit.is_some(),
+            slow_poll: self.slow_poll_limit,
             close_channels: self.close_channels,
             clock: self.clock,
             seeds: self.seed.map_or_else(Seeds::random, Seeds::from),
