@@ -20,7 +20,7 @@ use crate::net::server::hooks::{ConnectionEnd, ConnectionWatch, ServerHooks};
 use crate::net::server::limits::{TimeLimits, TimeWatch};
 use crate::net::server::listener::Listener;
 use crate::net::server::open::OpenKey;
-use crate::net::server::outcome::{Outcome, Sealed as _};
+use crate::net::server::outcome::{Outcome, Returned as _};
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::panic::PanicSite;
 use crate::sync::{Arc, Ordering, Weak};
