@@ -217,7 +217,7 @@ impl Builder {
     /// Sets how a thread starts: with other attributes, inside another runtime's context, ...
     ///
     /// The factory receives a [`LoopThread`] and runs it on a thread of its choice. If it fails, panics
-    /// or drops the `LoopThread` without running it, the submission that needed the thread is refused
+    /// or drops the `LoopThread` without running it, the submission that needed the thread is rejected
     /// with [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again. A
     /// submission waits for the thread to begin, 5 s at most.
     /// [Example](crate::guide::settings#how-a-thread-starts)
@@ -287,7 +287,7 @@ impl Builder {
     ///
     /// The limit is exact. Futures, closures, scheduled closures and visits of
     /// [`LoopBound`](crate::LoopBound) values count, wherever they are submitted, the loop itself
-    /// included. A wake of a task that has begun is never refused. Submissions above the limit are
+    /// included. A wake of a task that has begun is never rejected. Submissions above the limit are
     /// handled by the [`reject_policy`](Builder::reject_policy).
     /// [Example](crate::guide::settings#a-bound-for-what-waits)
     pub fn max_pending_tasks(mut self, max: usize) -> Builder {
@@ -414,7 +414,7 @@ impl Builder {
         if self.max_pending_tasks == Some(0) {
             return Err(invalid(
                 "max_pending_tasks",
-                "0 would refuse everything; leave it out for no bound",
+                "0 would reject everything; leave it out for no bound",
             ));
         }
         if !(1..=100).contains(&self.io_ratio) {

@@ -176,8 +176,8 @@ impl<'a> TaskBuilder<'a> {
     /// ```
     /// use loopgroup::RejectReason;
     ///
-    /// let refused = loopgroup::task().name("too early").try_spawn(async {}).unwrap_err();
-    /// assert_eq!(refused.reason(), RejectReason::NoContext);
+    /// let rejected = loopgroup::task().name("too early").try_spawn(async {}).unwrap_err();
+    /// assert_eq!(rejected.reason(), RejectReason::NoContext);
     /// ```
     #[track_caller]
     pub fn try_spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>

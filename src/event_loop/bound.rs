@@ -86,7 +86,7 @@ impl EventLoop {
     ///
     /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop as a task, or, if the
     /// queue is full now, with the first visit that is accepted. If the loop is shut down, every visit is
-    /// refused.
+    /// rejected.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ impl<T: 'static> LoopBound<T> {
 
     /// Calls `visit` with the value, as a task of its loop.
     ///
-    /// The handle resolves to the result of `visit`; to a refusal if the loop is shut down or its queue is
+    /// The handle resolves to the result of `visit`; to a rejection if the loop is shut down or its queue is
     /// full; to a panic if `visit` panics (the value then stays as it is), or if `init` did. The result of
     /// `visit` must be `Send`; the value itself never leaves the loop.
     ///

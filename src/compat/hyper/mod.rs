@@ -112,7 +112,7 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! hyper's `Executor` cannot report a refusal. If the loop is shut down, the future is dropped, which
+//! hyper's `Executor` cannot report a rejection. If the loop is shut down, the future is dropped, which
 //! hyper's connection observes as a closed channel, and counted as rejected in the loop's report.
 //!
 //! A group handle that is held by an executor prevents the group from shutting down on its own: end such a

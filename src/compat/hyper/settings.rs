@@ -46,7 +46,7 @@ impl Settings {
         }
     }
 
-    /// Refuses limits that no connection could keep.
+    /// Rejects limits that no connection could keep.
     pub(super) fn check(&self) -> io::Result<()> {
         for (name, limit) in [
             ("header_timeout", self.header_timeout),

@@ -58,7 +58,7 @@ pub use report::ServerReport;
 /// creates its future, and stays there. Boss and workers may be the same group, of one loop or many.
 ///
 /// An accept that fails for lack of descriptors or memory is retried after a short delay, without
-/// limit; the failures are counted. A connection that the workers' bounded queues refuse is offered
+/// limit; the failures are counted. A connection that the workers' bounded queues reject is offered
 /// again, and the acceptor waits until it is accepted: further connections wait in the system's
 /// backlog.
 ///

@@ -211,7 +211,9 @@ impl<L: Listener> Server<L> {
                 acceptor_loop.shared().note_refusal(reason, location);
                 state.stop(); // stops the acceptors that already run
                 let error = io::Error::from(Rejected::new((), reason));
-                let text = format!("the group that should accept for the server refuses: {error}");
+                let text = format!(
+                    "the group that should accept for the server rejects its acceptor: {error}"
+                );
                 return Err(io::Error::new(error.kind(), text));
             }
         }
@@ -308,7 +310,7 @@ impl<L: Listener> Server<L> {
 }
 
 /// Returns the loops that are not shutting down, as `next()` would choose them. If there are none,
-/// returns all loops: these refuse the acceptor with the reason.
+/// returns all loops: these reject the acceptor with the reason.
 fn open_loops(group: &EventLoopGroup) -> Vec<EventLoop> {
     let is_open = |one: &&EventLoop| !one.state().is_shutting_down();
     let open: Vec<_> = group.loops().iter().filter(is_open).cloned().collect();
