@@ -266,7 +266,7 @@ impl<'a> TaskBuilder<'a> {
             SpawnPlace::Group(group) if group.loops().iter().any(EventLoop::in_event_loop) => {
                 Ok(())
             }
-            SpawnPlace::Loop(one) => Err(format!("event loop {}", one.index())),
+            SpawnPlace::Loop(one) => Err(one.seen_from_elsewhere()),
             SpawnPlace::Group(_) => Err("the loops of its group".to_owned()),
         }
     }

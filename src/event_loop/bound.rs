@@ -185,12 +185,13 @@ impl<T: 'static> LoopBound<T> {
     /// the same value; if `init` panicked; if the loop has ended.
     #[track_caller]
     pub fn with_local<R>(&self, visit: impl FnOnce(&mut T) -> R) -> R {
-        assert!(
-            self.inner.event_loop.in_event_loop(),
-            "LoopBound::with_local was called outside of event loop {}: \
-             use with(), which hops there",
-            self.inner.event_loop.index()
-        );
+        let home = &self.inner.event_loop;
+        if !home.in_event_loop() {
+            panic!(
+                "LoopBound::with_local was called outside of {}: use with(), which hops there",
+                home.seen_from_elsewhere()
+            );
+        }
         let local = context::current().expect("checked above: this is the thread of the loop");
         self.inner.visit(&local, visit)
     }
