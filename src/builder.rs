@@ -88,7 +88,9 @@ pub struct Builder {
     reject_policy: RejectPolicy,
     io_ratio: u32,
     measure_time: bool,
-    slow_poll: Option<Duration>,
+    /// Set by `slow_poll`. It has another name: for a call without the feature, the compiler would point at a
+    /// private field.
+    slow_poll_limit: Option<Duration>,
     wait_strategy: WaitStrategy,
     close_channels: CloseChannels,
     precision: Precision,
@@ -166,7 +168,7 @@ impl Builder {
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
             measure_time: false,
-            slow_poll: None,
+            slow_poll_limit: None,
             wait_strategy: WaitStrategy::default(),
             close_channels: CloseChannels::default(),
             precision: Precision::Millis,
@@ -217,7 +219,7 @@ impl Builder {
     /// Sets how a thread starts: with other attributes, inside another runtime's context, ...
     ///
     /// The factory receives a [`LoopThread`] and runs it on a thread of its choice. If it fails, panics
-    /// or drops the `LoopThread` without running it, the submission that needed the thread is refused
+    /// or drops the `LoopThread` without running it, the submission that needed the thread is rejected
     /// with [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again. A
     /// submission waits for the thread to begin, 5 s at most.
     /// [Example](crate::guide::settings#how-a-thread-starts)
@@ -287,7 +289,7 @@ impl Builder {
     ///
     /// The limit is exact. Futures, closures, scheduled closures and visits of
     /// [`LoopBound`](crate::LoopBound) values count, wherever they are submitted, the loop itself
-    /// included. A wake of a task that has begun is never refused. Submissions above the limit are
+    /// included. A wake of a task that has begun is never rejected. Submissions above the limit are
     /// handled by the [`reject_policy`](Builder::reject_policy).
     /// [Example](crate::guide::settings#a-bound-for-what-waits)
     pub fn max_pending_tasks(mut self, max: usize) -> Builder {
@@ -326,7 +328,7 @@ impl Builder {
     #[cfg(feature = "tracing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     pub fn slow_poll(mut self, limit: Duration) -> Builder {
-        self.slow_poll = Some(limit);
+        self.slow_poll_limit = Some(limit);
         self
     }
 
@@ -407,8 +409,8 @@ impl Builder {
             pin_thread,
             wait_strategy: self.wait_strategy,
             io_ratio: self.io_ratio,
-            measure_time: self.measure_time || self.slow_poll.is_some(),
-            slow_poll: self.slow_poll,
+            measure_time: self.measure_time || self.slow_poll_limit.is_some(),
+            slow_poll: self.slow_poll_limit,
             close_channels: self.close_channels,
             clock: self.clock,
             seeds: self.seed.map_or_else(Seeds::random, Seeds::from),
@@ -442,7 +444,7 @@ impl Builder {
         if self.max_pending_tasks == Some(0) {
             return Err(invalid(
                 "max_pending_tasks",
-                "0 would refuse everything; leave it out for no bound",
+                "0 would reject everything; leave it out for no bound",
             ));
         }
         if !(1..=100).contains(&self.io_ratio) {

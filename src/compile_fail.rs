@@ -58,6 +58,24 @@
 //! bound.with(|value| &**value);
 //! ```
 //!
+//! A handler returns nothing or a result, and nothing that would get lost in it:
+//!
+//! ```
+//! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
+//! # let server = loopgroup::net::Server::new("127.0.0.1:0").unwrap().workers(&group);
+//! server.serve(|_, _| async { std::io::Result::Ok(7_u64) });
+//! ```
+//! ```compile_fail,E0277
+//! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
+//! # let server = loopgroup::net::Server::new("127.0.0.1:0").unwrap().workers(&group);
+//! server.serve(|_, _| async { 7_u64 });
+//! ```
+//! ```compile_fail,E0277
+//! # let group = loopgroup::EventLoopGroup::new(1).unwrap();
+//! # let server = loopgroup::net::Server::new("127.0.0.1:0").unwrap().workers(&group);
+//! server.serve(|_, _| async { std::io::Result::Ok(Some(std::io::Result::Ok(7_u64))) });
+//! ```
+//!
 //! The handle of a local task is `Send` if its output is:
 //!
 //! ```

@@ -1,7 +1,7 @@
 //! The errors of submissions and tasks, as small opaque types.
 //!
-//! - A refused value is handed back: [`Rejected`] carries it, [`Rejected::into_inner`] returns it.
-//! - [`JoinError`] distinguishes panic, cancellation and refusal, and keeps the payload of a panic.
+//! - A rejected value is handed back: [`Rejected`] carries it, [`Rejected::into_inner`] returns it.
+//! - [`JoinError`] distinguishes panic, cancellation and rejection, and keeps the payload of a panic.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -11,14 +11,14 @@ use std::io;
 use std::panic::Location;
 
 use crate::sync::Mutex;
-use crate::unwind::{Payload, message};
+use crate::unwind::{Payload, advice, message};
 
 /// The source location of a submission.
 pub(crate) type Caller = &'static Location<'static>;
 
-/// The reason why a submission was refused.
+/// The reason why a submission was rejected.
 ///
-/// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a refusal has the kind
+/// Converted to an [`io::Error`], through [`Rejected`] or [`JoinError`], a rejection has the kind
 /// `ResourceBusy` (queue full), `BrokenPipe` (shut down), `InvalidInput` (no such loop), `Unsupported`
 /// (no context, not on the loop) or that of the failed thread start.
 ///
@@ -94,7 +94,7 @@ impl RejectReason {
     }
 }
 
-/// A refused submission, with the value that was refused.
+/// A rejected submission, with the value that was rejected.
 ///
 /// # Examples
 ///
@@ -119,27 +119,27 @@ impl<F> Rejected<F> {
         Rejected { value, reason }
     }
 
-    /// Returns the reason for the refusal.
+    /// Returns the reason for the rejection.
     ///
     /// # Examples
     ///
     /// ```
     /// use loopgroup::RejectReason;
     ///
-    /// let refused = loopgroup::try_spawn(async {}).unwrap_err(); // not on a loop
-    /// assert_eq!(refused.reason(), RejectReason::NoContext);
+    /// let rejected = loopgroup::try_spawn(async {}).unwrap_err(); // not on a loop
+    /// assert_eq!(rejected.reason(), RejectReason::NoContext);
     /// ```
     pub fn reason(&self) -> RejectReason {
         self.reason
     }
 
-    /// Returns the value that was refused.
+    /// Returns the value that was rejected.
     ///
     /// # Examples
     ///
     /// ```
-    /// let refused = loopgroup::try_spawn(async { 7 }).unwrap_err();
-    /// assert_eq!(loopgroup::block_on(refused.into_inner()), 7);
+    /// let rejected = loopgroup::try_spawn(async { 7 }).unwrap_err();
+    /// assert_eq!(loopgroup::block_on(rejected.into_inner()), 7);
     /// ```
     pub fn into_inner(self) -> F {
         self.value
@@ -156,7 +156,7 @@ impl<F> fmt::Debug for Rejected<F> {
 
 impl<F> fmt::Display for Rejected<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "submission refused: {}", self.reason)
+        write!(f, "submission rejected: {}", self.reason)
     }
 }
 
@@ -168,10 +168,10 @@ impl<F> From<Rejected<F>> for io::Error {
     }
 }
 
-/// The reason why a task has no result: it panicked, was cancelled, or was refused.
+/// The reason why a task has no result: it panicked, was cancelled, or was rejected.
 ///
 /// Converted to an [`io::Error`], a cancellation and a panic have the kind `Other`, and a
-/// refusal that of its [`RejectReason`].
+/// rejection that of its [`RejectReason`].
 ///
 /// # Examples
 ///
@@ -268,7 +268,7 @@ impl JoinError {
         matches!(self.0, JoinFailure::Cancelled)
     }
 
-    /// Returns whether the task was refused and never accepted.
+    /// Returns whether the task was rejected and never accepted.
     ///
     /// # Examples
     ///
@@ -283,7 +283,7 @@ impl JoinError {
         matches!(self.0, JoinFailure::Rejected(_))
     }
 
-    /// Returns why the task was refused, if it was.
+    /// Returns why the task was rejected, if it was.
     ///
     /// # Examples
     ///
@@ -377,10 +377,11 @@ impl fmt::Display for JoinError {
                     write!(f, "{name:?} ")?;
                 }
                 let (location, message) = (record.location, record.message());
-                write!(f, "spawned at {location} panicked: {message}")
+                write!(f, "spawned at {location} panicked: {message}")?;
+                f.write_str(advice(&message))
             }
             JoinFailure::Cancelled => f.write_str("task was cancelled"),
-            JoinFailure::Rejected(reason) => write!(f, "task was refused: {reason}"),
+            JoinFailure::Rejected(reason) => write!(f, "task was rejected: {reason}"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - The set owns the handles of its tasks. Dropping it aborts them, where dropping a `JoinHandle` detaches.
 //! - Results come in the order in which the tasks end.
-//! - A refused spawn is a member, too: its result says so.
+//! - A rejected spawn is a member, too: its result says so.
 
 use std::fmt;
 use std::future::Future;
@@ -226,7 +226,7 @@ impl<T> JoinSet<T> {
     /// # Panics
     ///
     /// A panic of a task continues here; the other tasks are aborted. Panics also if a task was cancelled or
-    /// refused: use [`join_next`](JoinSet::join_next) where that may happen.
+    /// rejected: use [`join_next`](JoinSet::join_next) where that may happen.
     pub async fn join_all(mut self) -> Vec<T> {
         let mut values = Vec::with_capacity(self.len());
         while let Some(result) = self.join_next().await {

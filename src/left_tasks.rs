@@ -33,6 +33,8 @@ pub enum WaitsFor {
     Write,
     /// A timer.
     Timer,
+    /// The service of an HTTP connection, to answer a request: see `compat::hyper`.
+    Service,
 }
 
 impl WaitsFor {
@@ -50,6 +52,7 @@ impl fmt::Display for WaitsFor {
             WaitsFor::Read => "waiting to read",
             WaitsFor::Write => "waiting to write",
             WaitsFor::Timer => "waiting for a timer",
+            WaitsFor::Service => "waiting for its service",
         })
     }
 }
@@ -144,8 +147,9 @@ impl LeftTasks {
         self.kind.name.as_deref()
     }
 
-    /// Returns what they waited for, if that is known: for a socket of this crate or a timer, and not
-    /// through a combinator that has wakers of its own.
+    /// Returns what they waited for, if that is known: for a socket of this crate, a timer or an HTTP
+    /// service, and not through a combinator that has wakers of its own. The timers of a server's own time
+    /// limits do not count.
     pub fn waits_for(&self) -> Option<WaitsFor> {
         self.kind.waits_for
     }

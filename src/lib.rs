@@ -197,6 +197,7 @@ pub mod guide;
 pub mod io;
 mod join_set;
 mod left_tasks;
+mod limit_timer;
 mod manual_loop;
 mod metrics;
 pub mod net;

@@ -349,7 +349,7 @@ impl ManualLoop {
 
     /// Spawns a future on the loop, which need not be `Send`; it runs in the turns that follow.
     ///
-    /// A refusal shows in the handle: [`ShutDown`](RejectReason::ShutDown) if the loop has ended,
+    /// A rejection shows in the handle: [`ShutDown`](RejectReason::ShutDown) if the loop has ended,
     /// [`NotOnLoop`](RejectReason::NotOnLoop) on the thread of another loop, for example in one of its tasks.
     ///
     /// # Examples

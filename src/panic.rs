@@ -13,7 +13,7 @@ use std::task::Waker;
 use crate::error::{Caller, PanicRecord};
 use crate::sync::Arc;
 use crate::trace;
-use crate::unwind::{Payload, contain, contain_drop, discard, message};
+use crate::unwind::{Payload, advice, contain, contain_drop, discard, message};
 
 /// A handler for panics that no handle carries.
 pub(crate) type PanicHandler = dyn Fn(&TaskPanic<'_>) + Send + Sync;
@@ -189,6 +189,8 @@ pub enum PanicSite {
     LoopBound,
     /// A hook or a handler factory of a [`Server`](crate::net::Server).
     Server,
+    /// An HTTP service, while it answered a request: see `compat::hyper`.
+    Service,
 }
 
 impl fmt::Display for PanicSite {
@@ -204,6 +206,7 @@ impl fmt::Display for PanicSite {
             PanicSite::RejectPolicy => "reject policy",
             PanicSite::LoopBound => "loop-bound value",
             PanicSite::Server => "hook or handler factory of a server",
+            PanicSite::Service => "HTTP service",
         })
     }
 }
@@ -327,7 +330,8 @@ impl fmt::Display for TaskPanic<'_> {
         if let Some(index) = self.index {
             write!(f, " on loop {index}")?;
         }
-        write!(f, ": {}", self.message())
+        let message = self.message();
+        write!(f, ": {message}{}", advice(message))
     }
 }
 

@@ -178,7 +178,7 @@ impl<T: 'static> PerLoop<T> {
     /// Calls `visit` with the value of the loop with this index, as a task of that loop.
     ///
     /// The handle resolves to the result of `visit`; to a panic if `visit` panics, or if `init` did on that
-    /// loop; to a refusal if the loop is shut down or its queue is full, or if there is no such loop
+    /// loop; to a rejection if the loop is shut down or its queue is full, or if there is no such loop
     /// ([`NoSuchLoop`](RejectReason::NoSuchLoop)). The value is kept until the visit has ended, even if every
     /// handle is dropped before.
     ///

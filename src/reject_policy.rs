@@ -37,10 +37,10 @@ use crate::sync::Arc;
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum RejectPolicy {
-    /// Refuse it at once. The default.
+    /// Reject it at once. The default.
     #[default]
     Reject,
-    /// Retry `retries` times, `interval` apart, then refuse. On the thread of a loop, refuse at once: a
+    /// Retry `retries` times, `interval` apart, then reject. On the thread of a loop, reject at once: a
     /// loop must not sleep.
     Backoff {
         /// How often to retry; not 0.
@@ -74,16 +74,16 @@ impl RejectPolicy {
     /// use loopgroup::{EventLoopGroup, RejectPolicy, RejectVerdict};
     /// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
     ///
-    /// let refusals = Arc::new(AtomicU32::new(0));
-    /// let counter = Arc::clone(&refusals);
+    /// let rejections = Arc::new(AtomicU32::new(0));
+    /// let counter = Arc::clone(&rejections);
     /// let policy = RejectPolicy::custom(move |_, _| {
     ///     counter.fetch_add(1, Ordering::Relaxed);
     ///     RejectVerdict::Reject
     /// });
     /// let group = EventLoopGroup::builder().loops(1).max_pending_tasks(1).reject_policy(policy).build()?;
     /// let tasks: Vec<_> = (0..100).map(|_| group.try_spawn(async {})).collect();
-    /// let refused = tasks.iter().filter(|task| task.is_err()).count();
-    /// assert_eq!(refusals.load(Ordering::Relaxed) as usize, refused);
+    /// let rejected = tasks.iter().filter(|task| task.is_err()).count();
+    /// assert_eq!(rejections.load(Ordering::Relaxed) as usize, rejected);
     /// # std::io::Result::Ok(())
     /// ```
     pub fn custom(
@@ -140,7 +140,7 @@ impl fmt::Debug for CustomPolicy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectVerdict {
-    /// Refuse the submission.
+    /// Reject the submission.
     Reject,
     /// Retry at once; the function may wait before it returns this.
     Retry,

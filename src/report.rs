@@ -6,7 +6,7 @@
 //! - A group's counts are the sums over its loops; a success hides no failure.
 //! - Some counts are parts of others: `aborted` and `unscheduled` of `cancelled`, `interrupted` of
 //!   `completed`. An end is clean if what is not such a part, and must not be, is zero.
-//! - Only `rejected` keeps counting after the end: a submission that is refused later is still
+//! - Only `rejected` keeps counting after the end: a submission that is rejected later is still
 //!   an attempt, and `attempted = accepted + rejected` stays true whenever it is read.
 
 use std::fmt;
@@ -96,7 +96,7 @@ pub struct LoopReport {
     pub(crate) requested_at: Instant,
     pub(crate) ended_at: Instant,
     pub(crate) figures: Figures,
-    /// Shared with the loop, so that refusals after the end are counted too.
+    /// Shared with the loop, so that rejections after the end are counted too.
     pub(crate) rejected: Arc<AtomicU64>,
     pub(crate) left: Arc<[LeftTasks]>,
 }
@@ -231,7 +231,7 @@ impl LoopReport {
         self.figures.running
     }
 
-    /// Returns how many submissions were refused, up to the moment of this call.
+    /// Returns how many submissions were rejected, up to the moment of this call.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
@@ -308,7 +308,7 @@ impl LoopReport {
     /// All accepted tasks have completed, except those that their handles [aborted](LoopReport::aborted)
     /// and closures whose [schedule](LoopReport::unscheduled) has ended; no channel was closed while a
     /// task waited for it; no task and no hook panicked; no job overran the timeout; the loop did not
-    /// fail. Refusals do not count: a refused submission was handed back or reported as refused.
+    /// fail. Rejections do not count: a rejected submission was handed back or reported as rejected.
     pub fn is_clean(&self) -> bool {
         let figures = &self.figures;
         let wanted = figures.aborted + figures.unscheduled;
@@ -351,7 +351,7 @@ pub struct TerminationReport {
     loops: Arc<[LoopReport]>,
     left: Arc<[LeftTasks]>,
     elapsed: Duration,
-    /// Submissions refused by the group itself, before any loop was chosen.
+    /// Submissions rejected by the group itself, before any loop was chosen.
     strays: Arc<AtomicU64>,
 }
 
@@ -455,7 +455,7 @@ impl TerminationReport {
         self.sum(LoopReport::running)
     }
 
-    /// Returns how many submissions were refused, up to the moment of this call.
+    /// Returns how many submissions were rejected, up to the moment of this call.
     ///
     /// # Examples
     ///

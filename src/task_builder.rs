@@ -176,8 +176,8 @@ impl<'a> TaskBuilder<'a> {
     /// ```
     /// use loopgroup::RejectReason;
     ///
-    /// let refused = loopgroup::task().name("too early").try_spawn(async {}).unwrap_err();
-    /// assert_eq!(refused.reason(), RejectReason::NoContext);
+    /// let rejected = loopgroup::task().name("too early").try_spawn(async {}).unwrap_err();
+    /// assert_eq!(rejected.reason(), RejectReason::NoContext);
     /// ```
     #[track_caller]
     pub fn try_spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
@@ -266,7 +266,7 @@ impl<'a> TaskBuilder<'a> {
             SpawnPlace::Group(group) if group.loops().iter().any(EventLoop::in_event_loop) => {
                 Ok(())
             }
-            SpawnPlace::Loop(one) => Err(format!("event loop {}", one.index())),
+            SpawnPlace::Loop(one) => Err(one.seen_from_elsewhere()),
             SpawnPlace::Group(_) => Err("the loops of its group".to_owned()),
         }
     }

@@ -40,7 +40,7 @@ pub(crate) struct Termination {
     state: Mutex<TerminationState>,
     ended: Condvar,
     threads: Mutex<Arc<Threads>>,
-    /// Submissions that were refused before a loop was chosen.
+    /// Submissions that were rejected before a loop was chosen.
     strays: Arc<AtomicU64>,
     on_panic: Option<Arc<PanicHandler>>,
 }

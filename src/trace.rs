@@ -4,8 +4,8 @@
 //!   their loop.
 //! - Subscribers are user code: they are called with no lock and no borrow held, and their panics are
 //!   contained here.
-//! - A subscriber may submit to a loop, and be refused. While a thread calls the subscriber it emits no
-//!   further events: each refusal would emit the next one, until the stack overflows.
+//! - A subscriber may submit to a loop, and be rejected. While a thread calls the subscriber it emits no
+//!   further events: each rejection would emit the next one, until the stack overflows.
 //! - Events about a task name the source location that spawned it.
 
 #[cfg(not(feature = "tracing"))]
@@ -107,7 +107,7 @@ mod on {
                 index,
                 reason = %reason,
                 spawned_at = location_field(Some(location)),
-                "task refused"
+                "task rejected"
             );
         });
     }

@@ -47,6 +47,17 @@ pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
+/// What to do about a panic whose text is known; empty if it is not.
+pub(crate) fn advice(message: &str) -> &'static str {
+    // tokio's sentence, of its timers, sockets and `tokio::spawn`.
+    if message.contains("Tokio 1.x runtime") {
+        " (use loopgroup::time, loopgroup::net and loopgroup::spawn instead; for a crate that needs tokio's \
+         own, see \"Crates that need tokio's runtime\" in the guide's page on other crates)"
+    } else {
+        ""
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -49,7 +49,7 @@ const DEFAULT_MAX: usize = 512;
 ///
 /// The default group has at most 512 threads; further jobs wait. It is never shut down, and a job that
 /// still runs when `main` returns ends with the process. If the system cannot start a thread for the
-/// job, the handle resolves to a refusal.
+/// job, the handle resolves to a rejection.
 ///
 /// # Examples
 ///
@@ -171,7 +171,7 @@ impl BlockingGroup {
         }
     }
 
-    /// Runs a closure on a thread of its own; a refusal resolves the handle with an error.
+    /// Runs a closure on a thread of its own; a rejection resolves the handle with an error.
     ///
     /// Dropping the handle detaches the job. A job that has begun cannot be cancelled.
     ///
@@ -209,8 +209,8 @@ impl BlockingGroup {
     /// ```
     /// let group = loopgroup::blocking::BlockingGroup::new(1)?;
     /// group.shutdown_now().wait();
-    /// let refused = group.try_spawn(|| 42).unwrap_err();
-    /// assert_eq!(refused.into_inner()(), 42); // run on this thread instead
+    /// let rejected = group.try_spawn(|| 42).unwrap_err();
+    /// assert_eq!(rejected.into_inner()(), 42); // run on this thread instead
     /// # std::io::Result::Ok(())
     /// ```
     #[track_caller]
@@ -273,7 +273,7 @@ impl BlockingGroup {
         self.state().is_shutting_down()
     }
 
-    /// Returns whether new jobs are refused.
+    /// Returns whether new jobs are rejected.
     pub fn is_shutdown(&self) -> bool {
         self.state().is_shutdown()
     }

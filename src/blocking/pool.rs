@@ -56,7 +56,7 @@ pub enum WhenFull {
     /// The job waits for a thread: the default.
     #[default]
     Wait,
-    /// The job is refused. A thread becomes free shortly after the handle of its job has resolved, not
+    /// The job is rejected. A thread becomes free shortly after the handle of its job has resolved, not
     /// before.
     Reject,
 }

@@ -2,7 +2,7 @@
 //!
 //! - `Spawn` on a group uses the group's chooser; on a loop it spawns on that loop.
 //! - `LocalSpawn` works on the loop's own thread only, and returns an error elsewhere.
-//! - `SpawnError` has a single kind, "shut down", which is returned for every refusal.
+//! - `SpawnError` has a single kind, "shut down", which is returned for every rejection.
 
 use futures::future::{FusedFuture, FutureObj, LocalFutureObj};
 use futures::task::{LocalSpawn, Spawn, SpawnError};

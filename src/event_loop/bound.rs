@@ -86,7 +86,7 @@ impl EventLoop {
     ///
     /// The value need not be `Send`; see [`LoopBound`]. `init` runs on the loop as a task, or, if the
     /// queue is full now, with the first visit that is accepted. If the loop is shut down, every visit is
-    /// refused.
+    /// rejected.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ impl<T: 'static> LoopBound<T> {
 
     /// Calls `visit` with the value, as a task of its loop.
     ///
-    /// The handle resolves to the result of `visit`; to a refusal if the loop is shut down or its queue is
+    /// The handle resolves to the result of `visit`; to a rejection if the loop is shut down or its queue is
     /// full; to a panic if `visit` panics (the value then stays as it is), or if `init` did. The result of
     /// `visit` must be `Send`; the value itself never leaves the loop.
     ///
@@ -185,12 +185,13 @@ impl<T: 'static> LoopBound<T> {
     /// the same value; if `init` panicked; if the loop has ended.
     #[track_caller]
     pub fn with_local<R>(&self, visit: impl FnOnce(&mut T) -> R) -> R {
-        assert!(
-            self.inner.event_loop.in_event_loop(),
-            "LoopBound::with_local was called outside of event loop {}: \
-             use with(), which hops there",
-            self.inner.event_loop.index()
-        );
+        let home = &self.inner.event_loop;
+        if !home.in_event_loop() {
+            panic!(
+                "LoopBound::with_local was called outside of {}: use with(), which hops there",
+                home.seen_from_elsewhere()
+            );
+        }
         let local = context::current().expect("checked above: this is the thread of the loop");
         self.inner.visit(&local, visit)
     }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::panic::Location;
+use std::ptr;
 use std::time::Duration;
 
 use crate::error::{RejectReason, Rejected};
@@ -52,6 +53,24 @@ impl EventLoop {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Names the loop, and the thread that a panic happens on, which is not the loop's: the index alone would
+    /// not tell apart loops of two groups.
+    #[cold]
+    pub(crate) fn seen_from_elsewhere(&self) -> String {
+        let parent = |shared: &Shared| Arc::as_ptr(&shared.parent);
+        let here = context::with_local(|local| {
+            let sibling = ptr::addr_eq(parent(&local.shared), parent(&self.shared));
+            let group = if sibling { "the same" } else { "another" };
+            format!("on {}, a loop of {group} group", thread_name(&local.shared))
+        });
+        let here = here.unwrap_or_else(|| "on a thread that is no loop".to_owned());
+        format!(
+            "event loop {} ({}), {here}",
+            self.index(),
+            thread_name(&self.shared)
+        )
     }
 
     /// Returns the loop of the calling thread, if it is one.
@@ -357,9 +376,15 @@ impl fmt::Debug for EventLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventLoop")
             .field("index", &self.index())
+            .field("thread", &thread_name(&self.shared))
             .field("state", &self.state())
             .field("pending_tasks", &self.pending_tasks())
             .field("live_tasks", &self.live_tasks())
             .finish()
     }
+}
+
+fn thread_name(shared: &Shared) -> &str {
+    let name = shared.config.thread_names.get(shared.index);
+    name.map_or("a loop without a name", String::as_str)
 }

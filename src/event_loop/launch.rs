@@ -4,7 +4,7 @@
 //!   the thread has begun, the loop keeps it; a failed start leaves the loop usable.
 //! - Work from ordinary threads is accepted only once the thread has begun, so a failed start loses nothing.
 //!   A submitter that finds a start under way waits for its outcome; a factory that submits to the loop it is
-//!   starting is refused instead.
+//!   starting is rejected instead.
 //! - A loop that submits to a sibling never waits: while the sibling starts, the work is queued. If the start
 //!   then fails, that work is cancelled.
 //! - A loop that was never used and has no hooks ends on the thread that requests it. A loop with hooks gets

@@ -5,7 +5,10 @@
 //! - Tasks from one place, with one name, that wait for the same are one entry.
 //! - What a task waits for is known if it was told that its channel is closed, or by the address of its waker
 //!   if it is that of a timer. A task that sleeps through a waker of another kind (`join_all`) is not found.
+//! - A timer that only limits the task is taken off again, when it is dropped with the task
+//!   ([`Leftovers::sleeps_not`]).
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use crate::left_tasks::{LeftKind, LeftTasks, WaitsFor};
@@ -15,8 +18,8 @@ use crate::task_id::TaskId;
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     tasks: HashMap<LeftKind, u64>,
-    /// The tasks, by address, that have a timer.
-    sleepers: HashSet<usize>,
+    /// How many timers tasks have, by address; tasks without one are absent.
+    sleepers: HashMap<usize, u32>,
     /// The tasks, by address, that are scheduled closures which are not due.
     scheduled: HashSet<usize>,
     /// The tasks whose operation has failed because their channel is closed.
@@ -28,7 +31,17 @@ pub(crate) struct Leftovers {
 impl Leftovers {
     /// Notes that the task at an address has a timer.
     pub(crate) fn sleeps(&mut self, address: usize) {
-        self.sleepers.insert(address);
+        *self.sleepers.entry(address).or_default() += 1;
+    }
+
+    /// Notes that a timer of the task at an address is not what the task waits for.
+    pub(crate) fn sleeps_not(&mut self, address: usize) {
+        if let Entry::Occupied(mut timers) = self.sleepers.entry(address) {
+            *timers.get_mut() -= 1;
+            if *timers.get() == 0 {
+                timers.remove();
+            }
+        }
     }
 
     /// Notes that the task at an address is a scheduled closure: its end is the end of a schedule.
@@ -46,6 +59,19 @@ impl Leftovers {
         self.interrupted.insert(id, what).is_none()
     }
 
+    /// Whether an operation of a task has failed because its channel is closed.
+    pub(crate) fn is_interrupted(&self, id: TaskId) -> bool {
+        self.interrupted.contains_key(&id)
+    }
+
+    /// Corrects what the task waited for that was told that its channel is closed.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn correct_interrupted(&mut self, id: TaskId, what: WaitsFor) {
+        if let Some(noted) = self.interrupted.get_mut(&id) {
+            *noted = Some(what);
+        }
+    }
+
     /// Returns what a task wanted to do when it found its channel closed; `None` if it did not.
     pub(crate) fn take_interrupted(&mut self, id: Option<TaskId>) -> Option<Option<WaitsFor>> {
         self.interrupted.remove(&id?)
@@ -53,7 +79,7 @@ impl Leftovers {
 
     /// Whether the task at an address waits for a timer, as far as is known.
     pub(crate) fn waits(&self, address: usize) -> Option<WaitsFor> {
-        let sleeps = self.sleepers.contains(&address);
+        let sleeps = self.sleepers.contains_key(&address);
         sleeps.then_some(WaitsFor::Timer)
     }
 

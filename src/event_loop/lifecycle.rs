@@ -1,7 +1,7 @@
 //! The lifecycle of a loop, in one place: its phase, the shutdown request, and so what it accepts.
 //!
 //! A [`Life`] is the gate of its loop's inbox and is protected by the inbox lock. The public [`LoopState`] is
-//! derived from it ([`state_of`]), and it accepts or refuses every submission: the two cannot differ.
+//! derived from it ([`state_of`]), and it accepts or rejects every submission: the two cannot differ.
 //!
 //! ```text
 //!    ┌──────────────fail_start (from any Starting: the LoopThread was dropped)
@@ -198,7 +198,7 @@ impl Life {
         matches!(self.phase, Phase::Starting(Start::InFactory(other)) if other == by)
     }
 
-    /// The reason for which new work is refused, if it is refused.
+    /// The reason for which new work is rejected, if it is rejected.
     pub(crate) fn refusal(&self) -> RejectReason {
         match self.phase {
             // A start has failed since the submitter saw it under way.

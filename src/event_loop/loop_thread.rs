@@ -16,7 +16,7 @@ use crate::this_thread;
 /// The work of a loop's thread, to be run by a [`thread_factory`](crate::Builder::thread_factory).
 ///
 /// Calling [`run`](LoopThread::run) turns the calling thread into the loop until the loop ends.
-/// Dropping it without running it is a failed start: the submission that caused it is refused with
+/// Dropping it without running it is a failed start: the submission that caused it is rejected with
 /// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again.
 ///
 /// # Examples

@@ -38,7 +38,7 @@ use crate::time::timers::TimerKind;
 impl EventLoop {
     /// Runs a closure on this loop after `delay`.
     ///
-    /// Any thread may call it; it wakes the loop only if nothing is due earlier. A refusal is reported by
+    /// Any thread may call it; it wakes the loop only if nothing is due earlier. A rejection is reported by
     /// the handle. [`Duration::MAX`] means never.
     ///
     /// A shutdown request cancels closures that are not due yet; to run a closure at the end, use a
@@ -108,7 +108,7 @@ impl EventLoop {
     /// Runs a closure on this loop after `initial` and then on a grid of `period`.
     ///
     /// Missed runs are made up for, one in each turn of the loop. A run that panics is the last. A shutdown
-    /// cancels it, and a refusal is reported by the handle, as for [`schedule`](EventLoop::schedule).
+    /// cancels it, and a rejection is reported by the handle, as for [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
     ///
@@ -150,8 +150,8 @@ impl EventLoop {
 
     /// Runs a closure on this loop after `initial` and then `delay` after the end of each run.
     ///
-    /// A run that panics is the last. A shutdown cancels it, and a refusal is reported by the handle, as for
-    /// [`schedule`](EventLoop::schedule).
+    /// A run that panics is the last. A shutdown cancels it, and a rejection is reported by the handle, as
+    /// for [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl EventLoop {
     /// Runs a closure on this loop again and again, until it breaks.
     ///
     /// The handle resolves to the value of the break. A run that panics is the last. A shutdown cancels it,
-    /// and a refusal is reported by the handle, as for [`schedule`](EventLoop::schedule).
+    /// and a rejection is reported by the handle, as for [`schedule`](EventLoop::schedule).
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Scheduled closures that are not `Send`: only the loop itself may schedule them.
 //!
 //! - They are local tasks, created on their loop, and in all else closures like the others.
-//! - On any other thread the closure is refused and dropped where it is: it has never left its thread.
+//! - On any other thread the closure is rejected and dropped where it is: it has never left its thread.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use crate::task::join::JoinHandle;
 impl EventLoop {
     /// As [`schedule`](EventLoop::schedule), for a closure that is not `Send`: only on the loop itself.
     ///
-    /// On any other thread it is refused, [`NotOnLoop`](RejectReason::NotOnLoop), which the handle reports.
+    /// On any other thread it is rejected, [`NotOnLoop`](RejectReason::NotOnLoop), which the handle reports.
     ///
     /// # Examples
     ///
@@ -39,8 +39,8 @@ impl EventLoop {
     /// assert_eq!(*text, "later");
     ///
     /// let group = loopgroup::EventLoopGroup::new(1)?;
-    /// let refused = group.next().schedule_local(ms, || ()); // this thread is no loop
-    /// let error = loopgroup::block_on(refused).unwrap_err();
+    /// let rejected = group.next().schedule_local(ms, || ()); // this thread is no loop
+    /// let error = loopgroup::block_on(rejected).unwrap_err();
     /// assert_eq!(error.reject_reason(), Some(RejectReason::NotOnLoop));
     /// # std::io::Result::Ok(())
     /// ```
@@ -58,7 +58,7 @@ impl EventLoop {
     /// As [`schedule_at_fixed_rate`](EventLoop::schedule_at_fixed_rate), for a closure that is not `Send`:
     /// only on the loop itself.
     ///
-    /// On any other thread it is refused, [`NotOnLoop`](RejectReason::NotOnLoop), which the handle reports.
+    /// On any other thread it is rejected, [`NotOnLoop`](RejectReason::NotOnLoop), which the handle reports.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl EventLoop {
     /// As [`schedule_with_fixed_delay`](EventLoop::schedule_with_fixed_delay), for a closure that is not
     /// `Send`: only on the loop itself.
     ///
-    /// On any other thread it is refused, [`NotOnLoop`](RejectReason::NotOnLoop), which the handle reports.
+    /// On any other thread it is rejected, [`NotOnLoop`](RejectReason::NotOnLoop), which the handle reports.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl EventLoop {
 
     /// As [`repeat`](EventLoop::repeat), for a closure that is not `Send`: only on the loop itself.
     ///
-    /// On any other thread it is refused, [`NotOnLoop`](crate::RejectReason::NotOnLoop), which the handle
+    /// On any other thread it is rejected, [`NotOnLoop`](crate::RejectReason::NotOnLoop), which the handle
     /// reports.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ impl EventLoop {
         Ok(Scheduled::new(handle, state, self.shared(), rule))
     }
 
-    /// Spawns a future that need not be `Send` if this thread is the loop's, or refuses it.
+    /// Spawns a future that need not be `Send` if this thread is the loop's, or rejects it.
     #[track_caller]
     fn spawn_here<F>(&self, future: F, lane: Lane) -> JoinHandle<F::Output>
     where
@@ -202,7 +202,7 @@ impl EventLoop {
         }
     }
 
-    /// Refuses a future, and drops it here.
+    /// Rejects a future, and drops it here.
     pub(crate) fn refuse<F: Future>(
         &self,
         reason: RejectReason,

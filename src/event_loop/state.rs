@@ -49,7 +49,7 @@ impl LoopState {
         self >= LoopState::ShuttingDown
     }
 
-    /// Returns whether new work is refused.
+    /// Returns whether new work is rejected.
     ///
     /// # Examples
     ///

@@ -156,7 +156,7 @@ impl GroupCore {
         chosen.unwrap_or_else(|| self.fallback.pick(self.loops.len()))
     }
 
-    /// Refuses a task for a loop index that does not exist.
+    /// Rejects a task for a loop index that does not exist.
     #[cold]
     pub(crate) fn refuse_no_such_loop<F: Future>(
         &self,

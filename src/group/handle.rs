@@ -146,7 +146,7 @@ impl EventLoopGroup {
     /// Spawns a future on [`next`](EventLoopGroup::next), or on another loop that accepts if that one closes
     /// meanwhile.
     ///
-    /// A refusal is reported by the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
+    /// A rejection is reported by the handle; see [`try_spawn`](EventLoopGroup::try_spawn) to get the future
     /// back. For a future that is not `Send` see [`spawn_with`](EventLoopGroup::spawn_with).
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
@@ -163,7 +163,7 @@ impl EventLoopGroup {
 
     /// Spawns a future on the loop with this index.
     ///
-    /// If there is no such loop the handle resolves to a refusal,
+    /// If there is no such loop the handle resolves to a rejection,
     /// [`NoSuchLoop`](RejectReason::NoSuchLoop).
     #[track_caller]
     pub fn spawn_on<F>(&self, index: usize, future: F) -> JoinHandle<F::Output>
@@ -179,7 +179,7 @@ impl EventLoopGroup {
 
     /// Creates a future on the next loop and runs it there; it need not be `Send`.
     ///
-    /// `init` is sent to the loop and the output of the future is sent back: both must be `Send`. A refusal
+    /// `init` is sent to the loop and the output of the future is sent back: both must be `Send`. A rejection
     /// is reported by the handle.
     ///
     /// # Examples
@@ -214,7 +214,7 @@ impl EventLoopGroup {
     /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
     ///
     /// Another group, or another run of the program, may assign the key to another loop. The key stays with
-    /// its loop even if that loop is shut down alone: then the handle resolves to a refusal.
+    /// its loop even if that loop is shut down alone: then the handle resolves to a rejection.
     ///
     /// # Examples
     ///
@@ -287,8 +287,8 @@ impl EventLoopGroup {
     /// let group = EventLoopGroup::new(2)?;
     /// let task = group.try_spawn_on(1, async { 7 })?;
     /// assert_eq!(group.block_on(task).unwrap(), 7);
-    /// let refused = group.try_spawn_on(2, async { 7 }).unwrap_err();
-    /// assert_eq!(refused.reason(), RejectReason::NoSuchLoop);
+    /// let rejected = group.try_spawn_on(2, async { 7 }).unwrap_err();
+    /// assert_eq!(rejected.reason(), RejectReason::NoSuchLoop);
     /// # std::io::Result::Ok(())
     /// ```
     #[track_caller]
@@ -325,8 +325,8 @@ impl EventLoopGroup {
     /// let task = group.try_spawn_keyed("user 7", async { 7 })?;
     /// assert_eq!(group.block_on(task).unwrap(), 7);
     /// group.loop_for("user 7").shutdown_now().wait(); // that loop alone
-    /// let refused = group.try_spawn_keyed("user 7", async { 7 }).unwrap_err();
-    /// assert_eq!(refused.reason(), RejectReason::ShutDown);
+    /// let rejected = group.try_spawn_keyed("user 7", async { 7 }).unwrap_err();
+    /// assert_eq!(rejected.reason(), RejectReason::ShutDown);
     /// # std::io::Result::Ok(())
     /// ```
     #[track_caller]
@@ -377,7 +377,7 @@ impl EventLoopGroup {
     ///
     /// The loops keep running and accepting until there was no activity for the quiet period, or no task
     /// and no handle that could submit is left, or the timeout has passed. Each loop decides for itself:
-    /// one may end while a task on another loop still wants to submit to it, and refuse that task's work.
+    /// one may end while a task on another loop still wants to submit to it, and reject that task's work.
     ///
     /// The first request sets the terms, later ones only observe;
     /// [`shutdown_now`](EventLoopGroup::shutdown_now) shortens them.
@@ -399,7 +399,7 @@ impl EventLoopGroup {
     /// A task that waits for longer than `quiet` is cancelled at its end; if handlers wait for slow
     /// operations, see [`drain`](EventLoopGroup::drain). `timeout` bounds the shutdown even if tasks keep
     /// waking themselves. Each loop is quiet on its own: a loop without work ends although tasks of another
-    /// loop may still want to submit to it, and refuses them. `drain` keeps all loops until the last is done.
+    /// loop may still want to submit to it, and rejects them. `drain` keeps all loops until the last is done.
     ///
     /// # Errors
     ///
@@ -470,7 +470,7 @@ impl EventLoopGroup {
         self.all(LoopState::is_shutting_down)
     }
 
-    /// Returns whether every loop refuses new work.
+    /// Returns whether every loop rejects new work.
     pub fn is_shutdown(&self) -> bool {
         self.all(LoopState::is_shutdown)
     }

@@ -2,9 +2,9 @@
 //! closes meanwhile.
 //!
 //! - Between the choice and the push a loop may close its gate. Then the other loops that accept
-//!   are asked in order, each once. A submission that one of them accepts was not refused: it is
+//!   are asked in order, each once. A submission that one of them accepts was not rejected: it is
 //!   counted as one attempt.
-//! - A full queue, or a thread that cannot be started, is a refusal. Only a connection, which is
+//! - A full queue, or a thread that cannot be started, is a rejection. Only a connection, which is
 //!   accepted already, is offered to every loop in turn.
 
 use std::future::Future;
@@ -71,7 +71,7 @@ impl GroupCore {
         started.map_err(Refused::into_rejected)
     }
 
-    /// Offers a value to the next loop, and to the other open ones if `again` says so of the refusal.
+    /// Offers a value to the next loop, and to the other open ones if `again` says so of the rejection.
     fn offer<V, R>(
         &self,
         value: V,
@@ -103,7 +103,7 @@ impl GroupCore {
     }
 }
 
-/// Whether another loop may accept what this one has refused: only its gate was closed.
+/// Whether another loop may accept what this one has rejected: only its gate was closed.
 fn is_closed(reason: RejectReason) -> bool {
     reason == RejectReason::ShutDown
 }

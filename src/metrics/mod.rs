@@ -174,7 +174,7 @@ impl LoopMetrics {
         self.figures.cancelled
     }
 
-    /// Returns how many submissions were refused.
+    /// Returns how many submissions were rejected.
     pub fn rejected(&self) -> u64 {
         self.rejected
     }

@@ -98,8 +98,8 @@ impl TestLoop {
     /// let settings = EventLoopGroup::builder().max_pending_tasks(1);
     /// let mut test = TestLoop::from_builder(settings)?;
     /// let first = test.spawn(async {});
-    /// let refused = test.try_spawn(async {}).unwrap_err();
-    /// assert_eq!(refused.reason(), RejectReason::QueueFull);
+    /// let rejected = test.try_spawn(async {}).unwrap_err();
+    /// assert_eq!(rejected.reason(), RejectReason::QueueFull);
     /// test.run_until_stalled();
     /// assert!(first.is_finished() && test.try_spawn(async {}).is_ok());
     /// # std::io::Result::Ok(())

@@ -424,3 +424,30 @@ fn a_handle_is_sendable_and_shows_what_it_leads_to() {
         );
     });
 }
+
+#[test]
+fn a_visit_on_a_loop_of_another_group_says_that_it_is_of_another_group() {
+    within(|| {
+        let build = |name: &'static str| {
+            let builder = EventLoopGroup::builder().loops(2);
+            let builder = builder.thread_name(move |index| format!("{name}-{index}"));
+            builder.build().unwrap()
+        };
+        let (one, other) = (build("one"), build("other"));
+        let value = one.loops()[0].bind(|| 7);
+        for (visitor, place) in [
+            (&other.loops()[0], "on other-0, a loop of another group"),
+            (&one.loops()[1], "on one-1, a loop of the same group"),
+        ] {
+            let value = value.clone();
+            let visit = visitor.submit(move || value.with_local(|value| *value));
+            let text = block_on(visit).unwrap_err().to_string();
+            assert!(text.contains("outside of event loop 0 (one-0), "), "{text}");
+            assert!(text.contains(place), "{text}");
+        }
+        let text = panic_of(|| value.with_local(|value| *value));
+        assert!(text.contains("on a thread that is no loop"), "{text}");
+        let shown = format!("{:?}", other.loops()[1]);
+        assert!(shown.contains("thread: \"other-1\""), "{shown}");
+    });
+}

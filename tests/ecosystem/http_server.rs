@@ -17,8 +17,8 @@ use hyper::rt::{Read as _, ReadBuf, Write as _};
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, StatusCode};
 use loopgroup::compat::hyper::{Http, HttpHandle, Peer, serve};
-use loopgroup::net::Server;
-use loopgroup::{EndCause, EventLoop, EventLoopGroup, PanicSite, block_on};
+use loopgroup::net::{ConnectionEnd, Server};
+use loopgroup::{EndCause, EventLoop, EventLoopGroup, PanicSite, WaitsFor, block_on};
 
 use crate::util::{self, Door, HOUR, LONG, eventually, group, ms, secs, within};
 
@@ -382,6 +382,42 @@ fn an_idle_connection_is_closed_in_time_and_a_long_request_is_not() {
 }
 
 #[test]
+fn a_service_that_is_late_is_dropped_on_its_loop_and_answered_408() {
+    within(|| {
+        let (workers, drops) = (group(1), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&drops);
+        let http = Http::new().request_timeout(ms(40));
+        let server = http
+            .serve(&workers, "127.0.0.1:0", move |_| {
+                let log = Arc::clone(&log);
+                service_fn(move |request: Request<Incoming>| {
+                    let mark = DroppedOn(Arc::clone(&log));
+                    async move {
+                        let _mark = mark;
+                        if request.uri().path() == "/late" {
+                            std::future::pending::<()>().await;
+                        }
+                        Answer::Ok(Response::new("in time".to_owned()))
+                    }
+                })
+            })
+            .unwrap();
+        let mut client = connect(&server);
+        assert_eq!(get(&mut client, "/"), ok("in time"));
+        drops.lock().unwrap().clear();
+        let start = Instant::now();
+        assert_eq!(get(&mut client, "/late"), Got(408, false, Vec::new()));
+        assert!(start.elapsed() >= ms(40), "not early");
+        assert_eq!(
+            *drops.lock().unwrap(),
+            [util::thread_of(&workers.loops()[0])]
+        );
+        assert_eq!(get(&mut client, "/"), ok("in time")); // the connection goes on
+        assert!(workers.drain(LONG).wait().is_clean());
+    });
+}
+
+#[test]
 fn a_factory_that_panics_fails_that_connection_and_is_asked_again() {
     within(|| {
         let (calls, panics) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -430,7 +466,7 @@ fn a_request_that_panics_is_answered_500_and_its_connection_goes_on() {
             .loops(1)
             .on_panic(move |panic| {
                 assert_eq!(panic.message(), "a request that blows up");
-                assert_eq!(panic.site(), PanicSite::Task);
+                assert_eq!(panic.site(), PanicSite::Service);
                 *seen.lock().unwrap() = panic.location().map(|place| (place.file(), place.line()));
             })
             .build()
@@ -453,7 +489,15 @@ fn a_request_that_panics_is_answered_500_and_its_connection_goes_on() {
         for _ in 0..3 {
             assert_eq!(get(&mut client, "/"), Got(500, false, Vec::new()));
         }
+        assert_eq!((server.service_panics(), direct.service_panics()), (1, 3));
         assert!(workers.drain(LONG).wait().is_clean());
+        let below = block_on(server.server().clone());
+        assert_eq!(below.service_panics(), 1);
+        let (report, direct) = (block_on(server), block_on(direct));
+        assert_eq!((report.completed(), report.service_panics()), (1, 1));
+        assert_eq!((direct.completed(), direct.service_panics()), (1, 3));
+        let text = direct.to_string();
+        assert!(text.contains("; 3 panics of the service"), "{text}");
     });
 }
 
@@ -740,6 +784,10 @@ fn what_cannot_work_is_an_error_that_says_so() {
                 "header_timeout(0)",
             ),
             (Http::new().idle_timeout(Duration::ZERO), "idle_timeout(0)"),
+            (
+                Http::new().request_timeout(Duration::ZERO),
+                "request_timeout(0)",
+            ),
         ] {
             let error = try_serve(http, &workers);
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -753,6 +801,76 @@ fn what_cannot_work_is_an_error_that_says_so() {
         workers.shutdown_now().wait();
         let error = try_serve(Http::new(), &workers);
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
+fn a_connection_with_an_error_counts_as_failed_and_one_that_is_closed_while_idle_does_not() {
+    within(|| {
+        let workers = group(1);
+        let failed = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&failed);
+        let listener = Server::new("127.0.0.1:0")
+            .unwrap()
+            .on_connection(move |event| {
+                if let Some((ConnectionEnd::Failed, _)) = event.end() {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        let server = serve(&workers, listener, paths(&Door::new())).unwrap();
+        let mut polite = connect(&server);
+        assert_eq!(get(&mut polite, "/"), ok("/"));
+        drop(polite);
+        // One that is reset: before its first byte, and while it is idle.
+        for requests in [0, 1] {
+            let mut rude = connect(&server);
+            for _ in 0..requests {
+                assert_eq!(get(&mut rude, "/"), ok("/"));
+            }
+            eventually("it is served", || server.connections() > 0);
+            socket2::SockRef::from(&rude)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
+            drop(rude);
+            eventually("it has ended", || server.connections() == 0);
+        }
+        assert_eq!(server.server().failed(), 0);
+        let mut bad = connect(&server);
+        bad.write_all(b"this is no request\r\n\r\n").unwrap();
+        assert_eq!(read_answer(&bad).0, 400);
+        // One that goes away in the middle of its request.
+        let mut gone = connect(&server);
+        gone.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
+        drop((bad, gone));
+        eventually("all have ended", || server.connections() == 0);
+        workers.drain(LONG).wait();
+        let report = block_on(server);
+        assert_eq!(
+            (report.completed(), report.failed(), report.aborted()),
+            (3, 2, 0)
+        );
+        assert_eq!(failed.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn a_service_that_never_answers_is_counted_as_aborted() {
+    within(|| {
+        let (workers, door) = (group(1), Door::new());
+        let server = serve(&workers, "127.0.0.1:0", paths(&door)).unwrap();
+        let (mut stuck, mut idle) = (connect(&server), connect(&server));
+        ask(&mut stuck, "/wait");
+        assert_eq!(get(&mut idle, "/"), ok("/"));
+        eventually("the request", || door.waiting() == 1);
+        let report = workers.drain(ms(30)).wait();
+        assert!(!report.is_clean());
+        let waits: Vec<_> = report.left().iter().map(|left| left.waits_for()).collect();
+        assert_eq!(waits, [Some(WaitsFor::Service)], "{report}");
+        let text = report.to_string();
+        assert!(text.ends_with("waiting for its service"), "{text}");
+        let report = block_on(server);
+        assert_eq!((report.completed(), report.aborted()), (1, 1), "{report}");
+        assert_eq!((report.failed(), report.rejected()), (0, 0), "{report}");
     });
 }
 

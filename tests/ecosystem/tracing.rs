@@ -210,7 +210,7 @@ fn a_refusal_is_told_to_the_submitter_with_its_reason_and_place() {
             assert!(block_on(refused).unwrap_err().is_rejected());
             place
         });
-        let lines = scribe.lines(&["WARN", "task refused", "shut", &place]);
+        let lines = scribe.lines(&["WARN", "task rejected", "shut", &place]);
         assert_eq!(lines.len(), 1, "{:#?}", scribe.lines(&[]));
     });
 }
@@ -256,7 +256,7 @@ fn a_subscriber_that_submits_to_a_full_loop_does_not_hear_of_itself() {
             for told in 1..=3 {
                 scribe.write(|| assert!(group.try_spawn(async {}).is_err()));
                 // Of the task; that the event was refused, too, is not told.
-                assert_eq!(scribe.lines(&["task refused"]).len(), told);
+                assert_eq!(scribe.lines(&["task rejected"]).len(), told);
             }
             *scribe.0.sent_by.lock().unwrap() = None;
             release.open();
@@ -265,7 +265,7 @@ fn a_subscriber_that_submits_to_a_full_loop_does_not_hear_of_itself() {
             *scribe.0.sent_by.lock().unwrap() = Some(group.next().clone());
             group.shutdown_now().wait();
             scribe.write(|| assert!(group.try_spawn(async {}).is_err()));
-            assert_eq!(scribe.lines(&["task refused"]).len(), 4);
+            assert_eq!(scribe.lines(&["task rejected"]).len(), 4);
         },
     );
 }

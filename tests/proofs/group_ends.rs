@@ -186,7 +186,7 @@ fn add_hooks(world: &Arc<World>, group: &EventLoopGroup, random: &mut Random) ->
     hooks
 }
 
-/// Whether a handle that is finished says that its task was refused; asked on a thread of its own, for loops
+/// Whether a handle that is finished says that its task was rejected; asked on a thread of its own, for loops
 /// do not block.
 fn block_on_elsewhere(visit: loopgroup::JoinHandle<u64>) -> bool {
     let asked = thread::spawn(move || block_on(visit).is_err_and(|error| error.is_rejected()));

@@ -1,5 +1,6 @@
 //! Time limits, the accept rate, results of handlers, and hooks.
 
+use std::future::pending;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream as Client;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +11,9 @@ use std::time::{Duration, Instant};
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{ConnectionEnd, TcpStream};
 use loopgroup::time::sleep;
-use loopgroup::{PanicSite, block_on};
+use loopgroup::{PanicSite, WaitsFor, block_on};
 
-use crate::util::{HOUR, LONG, eventually, group, ms, patiently, within};
+use crate::util::{HOUR, LONG, eventually, flush, group, ms, patiently, within};
 use crate::{connect, group_that_reports, serve_on};
 
 /// Short for a test, and long for a machine that is busy.
@@ -247,7 +248,7 @@ fn handlers_that_return_errors_for_ever_are_counted_and_reported() {
                     .unwrap()
                     .push((error.peer(), text, error.to_string()));
             })
-            .serve(|_, peer| async move { Err(format!("not you, {peer}")) })
+            .serve(|_, peer| async move { Err::<(), _>(format!("not you, {peer}")) })
             .unwrap();
         let mut expected = Vec::new();
         for _ in 0..100 {
@@ -339,7 +340,7 @@ fn handlers_may_return_nothing_a_result_or_never() {
         let workers = group(1);
         serve_on(&workers).serve(|_, _| async {}).unwrap().stop();
         serve_on(&workers)
-            .serve(|_, _| async { Err("text") })
+            .serve(|_, _| async { Err::<(), _>("text") })
             .unwrap()
             .stop();
         let boxed =
@@ -352,5 +353,69 @@ fn handlers_may_return_nothing_a_result_or_never() {
             }
         });
         server.unwrap().stop();
+    });
+}
+
+#[test]
+fn the_timers_of_limits_are_not_what_a_handler_waits_for() {
+    within(|| {
+        for waits_for in [None, Some(WaitsFor::Timer), Some(WaitsFor::Read)] {
+            let group = group(1);
+            let server = serve_on(&group)
+                .idle_timeout(HOUR)
+                .first_byte_timeout(HOUR)
+                .end_reads_on_shutdown(false)
+                .serve(move |mut stream, _| async move {
+                    match waits_for {
+                        None => drop(loopgroup::spawn_local(pending::<()>()).await),
+                        Some(WaitsFor::Timer) => sleep(HOUR).await,
+                        _ => drop(stream.read(&mut [0]).await),
+                    }
+                })
+                .unwrap();
+            let _client = connect(&server);
+            eventually("it is served", || server.connections() == 1);
+            flush(&group.loops()[0]);
+            let report = group.drain(ms(20)).wait();
+            let waits: Vec<_> = report.left().iter().map(|left| left.waits_for()).collect();
+            assert!(!waits.is_empty(), "it is named");
+            assert!(waits.iter().all(|what| *what == waits_for), "{report}");
+        }
+    });
+}
+
+#[test]
+fn the_error_of_a_result_in_a_result_counts_and_its_numbers_are_ignored() {
+    within(|| {
+        let workers = group(1);
+        let (errors, seen) = mpsc::channel();
+        let errors = Mutex::new(errors);
+        let next = AtomicUsize::new(0);
+        let server = serve_on(&workers)
+            .on_error(move |error| errors.lock().unwrap().send(error.to_string()).unwrap())
+            .serve(move |_, _| {
+                let number = next.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    match number {
+                        0 => Ok(Ok(7_u64)), // as of a timeout around a copy
+                        1 => Ok(Err(io::Error::other("inside"))),
+                        _ => Err("outside"),
+                    }
+                }
+            })
+            .unwrap();
+        for served in 1..=3 {
+            drop(connect(&server));
+            eventually("it is served", || {
+                server.accepted() == served && server.connections() == 0
+            });
+        }
+        assert_eq!(
+            (seen.recv().unwrap(), seen.recv().unwrap()),
+            ("inside".into(), "outside".into())
+        );
+        server.stop();
+        let report = block_on(server);
+        assert_eq!((report.completed(), report.failed()), (1, 2));
     });
 }

@@ -380,6 +380,31 @@ fn the_shutdown_of_all_workers_ends_the_server_on_its_boss() {
 }
 
 #[test]
+fn a_handler_that_returns_because_its_loop_ended_by_force_is_aborted_whatever_it_returns() {
+    within(|| {
+        for swallows in [false, true] {
+            let workers = group(1);
+            let server = serve_on(&workers)
+                .end_reads_on_shutdown(false)
+                .serve(move |mut stream, _| async move {
+                    let read = stream.read(&mut [0]).await.map(drop);
+                    if swallows { Ok(()) } else { read }
+                })
+                .unwrap();
+            let (_waits, leaves) = (connect(&server), connect(&server));
+            eventually("both are served", || server.connections() == 2);
+            drop(leaves);
+            eventually("one has left", || server.connections() == 1);
+            let report = workers.drain(util::ms(20)).wait();
+            assert_eq!(report.left().len(), 1);
+            let report = block_on(server);
+            assert_eq!((report.completed(), report.aborted()), (1, 1), "{report}");
+            assert_eq!(report.failed(), 0, "{report}");
+        }
+    });
+}
+
+#[test]
 fn a_server_keeps_no_group_alive() {
     within(|| {
         let (boss, workers) = (group(1), group(1));

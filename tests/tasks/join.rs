@@ -614,7 +614,7 @@ fn an_error_is_of_one_kind_and_says_so() {
         );
         assert!(texts[0].ends_with(" panicked: boom 1"), "{}", texts[0]);
         assert_eq!(texts[1], "task was cancelled");
-        assert_eq!(texts[2], "task was refused: the event loop is shut down");
+        assert_eq!(texts[2], "task was rejected: the event loop is shut down");
         let debugs = errors.each_ref().map(|error| format!("{error:?}"));
         assert!(
             debugs[0].starts_with("JoinError::Panic { message: \"boom 1\""),
@@ -680,7 +680,7 @@ fn a_refusal_is_an_error_whatever_was_refused() {
             format!("{rejected:?}"),
             "Rejected { reason: NoContext, .. }"
         );
-        assert!(is_error(rejected).starts_with("submission refused: "));
+        assert!(is_error(rejected).starts_with("submission rejected: "));
         let rejected = loopgroup::try_spawn(async {}).unwrap_err();
         assert_eq!(io::Error::from(rejected).kind(), io::ErrorKind::Unsupported);
         let group = EventLoopGroup::new(1).unwrap();

@@ -163,7 +163,7 @@ fn try_spawn_hands_the_future_back_when_the_loop_is_shut_down() {
         assert_eq!(rejected.reason(), RejectReason::ShutDown);
         assert_eq!(
             rejected.to_string(),
-            "submission refused: the event loop is shut down"
+            "submission rejected: the event loop is shut down"
         );
         assert_eq!((log.polls(), log.drops()), (0, 0));
         assert_eq!(block_on(rejected.into_inner()), 42);

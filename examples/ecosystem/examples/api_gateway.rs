@@ -16,8 +16,7 @@ use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper::http::uri::{Authority, Scheme};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, Uri, Version};
-use hyper_util::client::legacy::Client;
-use loopgroup::compat::hyper::{Connector, client, serve};
+use loopgroup::compat::hyper::{Client, client, serve};
 use loopgroup::{EventLoop, EventLoopGroup, time};
 
 const LIMIT: Duration = Duration::from_millis(500);
@@ -38,7 +37,7 @@ fn main() -> std::io::Result<()> {
 
 /// Asks the upstream; an answer of the gateway's own if there is none in time.
 async fn forward(
-    client: Client<Connector, Incoming>,
+    client: Client<Incoming>,
     upstream: Authority,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {

@@ -64,6 +64,11 @@ impl HttpActivity {
         self.bytes_arrived.load(Ordering::Relaxed)
     }
 
+    /// Whether a request is under way, and the client takes what the service has answered so far.
+    pub(super) fn awaits_service(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0 && !self.write_blocked.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0 || self.write_blocked.load(Ordering::Relaxed)
     }

@@ -37,9 +37,14 @@ use crate::compat::hyper::settings::{Protocols, Settings};
 use crate::compat::hyper::stop::StopSignal;
 use crate::compat::hyper::tracked::Tracked;
 use crate::compat::hyper::transport::{Transport, Version};
+use crate::event_loop::context;
+use crate::event_loop::local::Local;
+use crate::left_tasks::WaitsFor;
+use crate::limit_timer::LimitTimer;
 use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::Arc;
-use crate::time::{self, Sleep};
+use crate::this_thread;
+use crate::time;
 
 /// How long an idle connection stays open after the signal, twice: at least one turn of the loop, in which
 /// it reads what has already arrived.
@@ -230,7 +235,12 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut this = self.project();
         loop {
+            // Before the poll, since hyper drops a service that is not ready with its connection.
+            let awaits_service = this.activity.awaits_service();
             if let Poll::Ready(ended) = this.protocol.as_mut().poll(this.settings, cx) {
+                if awaits_service {
+                    note_service();
+                }
                 return Poll::Ready(ended);
             }
             if *this.course == Course::Staying && this.signals.poll(cx).is_ready() {
@@ -256,6 +266,18 @@ where
             }
         }
     }
+}
+
+/// If the end of the loop has ended the connection: what it waited for is its service, although hyper was
+/// reading, to learn of a client that gives up.
+fn note_service() {
+    let correct = |local: &Local| {
+        if let Some(id) = this_thread::task() {
+            let mut leftovers = local.leftovers.borrow_mut();
+            leftovers.correct_interrupted(id, WaitsFor::Service);
+        }
+    };
+    context::with_local(correct);
 }
 
 /// When something happens if hyper has nothing to do until then.
@@ -372,7 +394,7 @@ impl EndSignals {
 struct LimitWatch {
     /// `None` before the first poll.
     seen: Option<(HttpPhase, u64, Instant)>,
-    timer: Option<Sleep>,
+    timer: Option<LimitTimer>,
 }
 
 impl LimitWatch {
@@ -408,14 +430,12 @@ impl LimitWatch {
             When::Never => return Poll::Pending,
             When::At(deadline) => deadline,
         };
-        let timer = self
-            .timer
-            .get_or_insert_with(|| time::sleep_until(deadline));
+        let timer = self.timer.get_or_insert_with(|| LimitTimer::at(deadline));
         loop {
             if timer.deadline().is_none_or(|armed| deadline < armed) {
                 timer.reset(deadline);
             }
-            ready!(Pin::new(&mut *timer).poll(cx));
+            ready!(timer.poll(cx));
             if timer.deadline().is_some_and(|fired| fired >= deadline) {
                 return Poll::Ready(());
             }

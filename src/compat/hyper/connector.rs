@@ -12,7 +12,7 @@ use std::time::Duration;
 use hyper::Uri;
 use hyper::body::Body;
 use hyper::rt;
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tower_service::Service;
 
@@ -20,6 +20,26 @@ use crate::compat::hyper::rt::Timer;
 use crate::event_loop::handle::EventLoop;
 use crate::net::{TcpStream, UnixStream};
 use crate::time;
+
+/// The type of [`client`]: hyper-util's pooled client over the crate's sockets. `B` is the body of requests.
+///
+/// To name it, a program need not depend on hyper-util.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::compat::hyper::{Client, client};
+///
+/// #[derive(Clone)]
+/// struct Upstream {
+///     client: Client<String>,
+///     address: String,
+/// }
+///
+/// let upstream = Upstream { client: client(), address: "http://127.0.0.1:8080/".to_owned() };
+/// # drop((upstream.client, upstream.address));
+/// ```
+pub type Client<B> = legacy::Client<Connector, B>;
 
 /// Makes a client with a pool of connections: HTTP/1 over TCP, connections that are idle for 90 s are closed.
 ///
@@ -60,12 +80,12 @@ use crate::time;
 /// assert_eq!(group.block_on(status).unwrap(), 200);
 /// # std::io::Result::Ok(())
 /// ```
-pub fn client<B>() -> Client<Connector, B>
+pub fn client<B>() -> Client<B>
 where
     B: Body + Send,
     B::Data: Send,
 {
-    Client::builder(CurrentExecutor)
+    legacy::Client::builder(CurrentExecutor)
         .timer(Timer)
         .pool_timer(Timer)
         .build(Connector::new())

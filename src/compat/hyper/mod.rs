@@ -18,7 +18,7 @@
 //! |---|---|
 //! | [`serve`], [`serve_tower`], [`Http`] | servers for hyper's and for tower's services: time limits, graceful end |
 //! | [`Http::serve_connection`] | the same for one connection, on a stream of any kind |
-//! | `client`, `Connector` | hyper-util's pooled client (feature `hyper-client`) |
+//! | `client`, `Client`, `Connector` | hyper-util's pooled client (feature `hyper-client`) |
 //! | [`LocalExecutor`], [`Timer`] | for hyper's own builders |
 //!
 //! A connection, its HTTP/2 streams, its service and all futures of them stay on one loop. The service is
@@ -112,7 +112,7 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! hyper's `Executor` cannot report a refusal. If the loop is shut down, the future is dropped, which
+//! hyper's `Executor` cannot report a rejection. If the loop is shut down, the future is dropped, which
 //! hyper's connection observes as a closed channel, and counted as rejected in the loop's report.
 //!
 //! A group handle that is held by an executor prevents the group from shutting down on its own: end such a
@@ -140,7 +140,7 @@ mod transport;
 
 #[cfg(feature = "hyper-client")]
 #[cfg_attr(docsrs, doc(cfg(feature = "hyper-client")))]
-pub use connector::{Connector, CurrentExecutor, client};
+pub use connector::{Client, Connector, CurrentExecutor, client};
 pub use listen::Listen;
 pub use rt::{LocalExecutor, Timer};
 pub use serve::{Http, HttpHandle, serve, serve_tower};

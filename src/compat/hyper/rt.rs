@@ -1,7 +1,7 @@
 //! hyper's runtime traits: `Read` and `Write` for our streams, executors, and a timer.
 //!
 //! - Streams need no wrapper; reads go through the buffer of `compat::streams`.
-//! - hyper's `Executor` cannot report a refusal: a refused future is dropped, and its loop counts it.
+//! - hyper's `Executor` cannot report a rejection: a rejected future is dropped, and its loop counts it.
 //! - A timer is armed on the loop that polls it.
 
 use std::future::Future;

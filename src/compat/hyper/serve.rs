@@ -32,7 +32,7 @@ use crate::compat::hyper::tracked::Tracked;
 use crate::event_loop::handle::EventLoop;
 use crate::group::handle::EventLoopGroup;
 use crate::net::{ServerHandle, ServerReport};
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Serves HTTP/1 and HTTP/2 with a hyper service per loop: [`Http::serve`] with the default settings.
 ///
@@ -151,13 +151,13 @@ where
 /// |---|---|---|
 /// | [`header_timeout`](Http::header_timeout) | 30 s | for the head of a request, from its first byte; for the first byte of a connection |
 /// | [`idle_timeout`](Http::idle_timeout) | 75 s | between two requests |
+/// | [`request_timeout`](Http::request_timeout) | none | for the service, from the head of a request to that of its response |
 /// | [`nodelay`](Http::nodelay) | on | `TCP_NODELAY` |
 /// | [`http1_only`](Http::http1_only), [`http2_only`](Http::http2_only) | both | HTTP/2 with prior knowledge, told by its preface |
 /// | [`peer_extension`](Http::peer_extension) | off | the client's address in each request |
 /// | [`http1`](Http::http1), [`http2`](Http::http2) | hyper's | everything else |
 ///
-/// There is no limit for a service or for a client that reads slowly: a service has
-/// [`timeout`](crate::time::timeout), and a drain its own limit.
+/// There is no limit for a client that reads its response slowly; a drain has its own.
 ///
 /// # Examples
 ///
@@ -222,6 +222,37 @@ impl Http {
         self
     }
 
+    /// Limits the time that the service has for a request; `None`, which is no limit, by default.
+    ///
+    /// It counts from the call of the service until its future returns the response. The future of a service
+    /// that is late is dropped, and the client gets 408 and no body. The time that the body of a response
+    /// takes is not limited. For one route, or another status, put [`timeout`](crate::time::timeout) around
+    /// a handler; the timeout layers of tower and tower-http need tokio's timers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{convert::Infallible, io::{Read, Write}, time::Duration};
+    /// use hyper::{Response, service::service_fn};
+    /// use loopgroup::{EventLoopGroup, compat::hyper::Http};
+    ///
+    /// let workers = EventLoopGroup::new(1)?;
+    /// let http = Http::new().request_timeout(Duration::from_millis(20));
+    /// let server = http.serve(&workers, "127.0.0.1:0", |_loop| {
+    ///     service_fn(|_| std::future::pending::<Result<Response<String>, Infallible>>())
+    /// })?;
+    /// let mut client = std::net::TcpStream::connect(server.local_addr())?;
+    /// client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")?;
+    /// let mut head = [0; 12];
+    /// client.read_exact(&mut head)?;
+    /// assert_eq!(&head, b"HTTP/1.1 408");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn request_timeout(mut self, limit: impl Into<Option<Duration>>) -> Http {
+        self.settings.request_timeout = limit.into();
+        self
+    }
+
     /// Sets `TCP_NODELAY` on each connection; on by default. hyper writes whole messages, which Nagle's
     /// algorithm would only delay.
     pub fn nodelay(mut self, nodelay: bool) -> Http {
@@ -275,8 +306,8 @@ impl Http {
     /// that does not come in time, a client that disconnects in the middle of a request, a service that
     /// returns an error.
     ///
-    /// It runs on the connection's loop. Without a hook these errors are ignored: they are mostly the
-    /// clients'.
+    /// It runs on the connection's loop. Without a hook these errors are only counted, by
+    /// [`ServerReport::failed`]: they are mostly the clients'.
     pub fn on_error(
         mut self,
         hook: impl Fn(&io::Error, SocketAddr) + Send + Sync + 'static,
@@ -293,8 +324,14 @@ impl Http {
     /// loop share. Neither the service nor its futures need be `Send`: they never leave the loop. If the
     /// factory panics, it fails that connection, and runs again for the loop's next one.
     ///
-    /// A service that panics answers 500, and the panic is reported to
-    /// [`on_panic`](crate::Builder::on_panic); the connection continues.
+    /// A service that panics answers 500; the connection continues. The panic is
+    /// [counted](ServerReport::service_panics), and reported to [`on_panic`](crate::Builder::on_panic) as
+    /// [`PanicSite::Service`](crate::PanicSite::Service).
+    ///
+    /// A connection that ends with an error, as [`on_error`](Http::on_error) sees it, counts as
+    /// [`failed`](ServerReport::failed). A client that closes an idle connection is no error. A connection
+    /// with a request that is not answered when the workers end by force counts as
+    /// [`aborted`](ServerReport::aborted).
     ///
     /// See [the module](super#shutdown) for how the server ends.
     ///
@@ -329,6 +366,8 @@ impl Http {
         let (settings, services) = (Arc::new(settings), Services::new(factory));
         let stop = Arc::new(Stop::new());
         let signal = Arc::clone(&stop);
+        let panics = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&panics);
         let handler = move |stream: crate::net::TcpStream, peer| {
             if nodelay {
                 // Fails on a connection that the client has reset; the first read says so.
@@ -338,24 +377,33 @@ impl Http {
                 service: services.here(),
                 activity: Arc::new(HttpActivity::default()),
                 peer: peer_extension.then_some(peer),
+                limit: settings.request_timeout,
                 location,
+                panics: Arc::clone(&count),
             };
             let signal = Some(StopSignal::of(&signal));
             let connection = Connection::new(Arc::clone(&settings), stream, service, signal);
             let on_error = on_error.clone();
             async move {
-                if let (Err(error), Some(hook)) = (connection.await, on_error) {
-                    hook(&error, peer);
+                let ended = connection.await;
+                if let (Err(error), Some(hook)) = (&ended, on_error) {
+                    hook(error, peer);
                 }
+                ended
             }
         };
         let server = listener
             .into_server()?
+            .count_service_panics(Arc::clone(&panics))
             .workers(workers)
             // hyper takes the end of the stream for a client that has given up, and drops its requests.
             .end_reads_on_shutdown(false)
             .serve(handler)?;
-        Ok(HttpHandle { server, stop })
+        Ok(HttpHandle {
+            server,
+            stop,
+            panics,
+        })
     }
 
     /// As [`serve`](Http::serve), with a tower service per loop, such as an axum `Router`.
@@ -444,7 +492,9 @@ impl Http {
             service: Rc::new(service),
             activity: Arc::new(HttpActivity::default()),
             peer: None,
+            limit: self.settings.request_timeout,
             location: Location::caller(),
+            panics: Arc::default(), // nobody reads it
         };
         let connection = Connection::new(Arc::new(self.settings.clone()), io, service, None);
         async move {
@@ -466,6 +516,7 @@ impl fmt::Debug for Http {
             .field("protocols", &self.settings.protocols)
             .field("header_timeout", &self.settings.header_timeout)
             .field("idle_timeout", &self.settings.idle_timeout)
+            .field("request_timeout", &self.settings.request_timeout)
             .field("nodelay", &self.nodelay)
             .field("peer_extension", &self.peer_extension)
             .finish_non_exhaustive()
@@ -501,6 +552,7 @@ impl fmt::Debug for Http {
 pub struct HttpHandle {
     server: ServerHandle,
     stop: Arc<Stop>,
+    panics: Arc<AtomicU64>,
 }
 
 impl HttpHandle {
@@ -517,6 +569,34 @@ impl HttpHandle {
     /// Returns the number of connections accepted so far.
     pub fn accepted(&self) -> u64 {
         self.server.accepted()
+    }
+
+    /// Returns the number of requests so far that the service answered with a panic, and so with 500.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{convert::Infallible, io::{Read, Write}};
+    /// use hyper::{Response, service::service_fn};
+    /// use loopgroup::{EventLoopGroup, compat::hyper::serve};
+    ///
+    /// let workers = EventLoopGroup::builder().loops(1).on_panic(|panic| eprintln!("{panic}")).build()?;
+    /// let server = serve(&workers, "127.0.0.1:0", |_loop| {
+    ///     service_fn(|request| async move {
+    ///         assert_eq!(request.uri().path(), "/");
+    ///         Ok::<_, Infallible>(Response::new(String::new()))
+    ///     })
+    /// })?;
+    /// let mut client = std::net::TcpStream::connect(server.local_addr())?;
+    /// client.write_all(b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n")?;
+    /// let mut head = [0; 12];
+    /// client.read_exact(&mut head)?;
+    /// assert_eq!(&head, b"HTTP/1.1 500");
+    /// assert_eq!(server.service_panics(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn service_panics(&self) -> u64 {
+        self.panics.load(Ordering::Acquire)
     }
 
     /// Returns the handle of the server below, for its other figures.
@@ -550,6 +630,7 @@ impl fmt::Debug for HttpHandle {
             .field("local_addr", &self.local_addr())
             .field("connections", &self.connections())
             .field("accepted", &self.accepted())
+            .field("service_panics", &self.service_panics())
             .finish_non_exhaustive()
     }
 }

@@ -17,6 +17,8 @@ pub(super) struct Settings {
     pub(super) header_timeout: Option<Duration>,
     /// `None` is no limit.
     pub(super) idle_timeout: Option<Duration>,
+    /// `None` is no limit.
+    pub(super) request_timeout: Option<Duration>,
 }
 
 /// The protocols that a server speaks.
@@ -40,18 +42,23 @@ impl Settings {
             protocols: Protocols::Both,
             header_timeout: Some(Duration::from_secs(30)),
             idle_timeout: Some(Duration::from_secs(75)),
+            request_timeout: None,
         }
     }
 
-    /// Refuses limits that no connection could keep.
+    /// Rejects limits that no connection could keep.
     pub(super) fn check(&self) -> io::Result<()> {
         for (name, limit) in [
             ("header_timeout", self.header_timeout),
             ("idle_timeout", self.idle_timeout),
+            ("request_timeout", self.request_timeout),
         ] {
             if limit == Some(Duration::ZERO) {
-                let text =
-                    format!("{name}(0) would end every connection at once: pass None for no limit");
+                let what = match name {
+                    "request_timeout" => "answer no request",
+                    _ => "end every connection at once",
+                };
+                let text = format!("{name}(0) would {what}: pass None for no limit");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
             }
         }

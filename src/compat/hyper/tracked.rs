@@ -1,10 +1,12 @@
-//! The service above hyper's connection: notes each request, and answers for one that panics.
+//! The service above hyper's connection: notes each request, and answers for one that panics or is late.
 //!
 //! - A request is under way from the call until its response body is dropped, or its future if that comes
 //!   first.
-//! - A panic in the call or in the future is reported like a task's, and answered with 500: the connection,
+//! - A panic in the call or in the future is reported and counted, and answered with 500: the connection,
 //!   and every other request on it, continues. (A panic of a response body comes too late for an answer. It
 //!   ends the connection, or with HTTP/2 the stream.)
+//! - A future that is not ready within the request timeout is dropped, and answered with 408. An answer that
+//!   is ready at the same poll wins.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -12,6 +14,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::Service;
@@ -19,8 +22,9 @@ use hyper::{Request, Response, StatusCode};
 
 use crate::compat::hyper::activity::{HttpActivity, OpenRequest};
 use crate::event_loop::context;
+use crate::limit_timer::LimitTimer;
 use crate::panic::PanicSite;
-use crate::sync::Arc;
+use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::unwind::{Payload, contain};
 
 /// The client's address, in the extensions of a request: see
@@ -53,8 +57,12 @@ pub(super) struct Tracked<S> {
     pub(super) activity: Arc<HttpActivity>,
     /// Inserted into each request.
     pub(super) peer: Option<SocketAddr>,
+    /// The time for each answer.
+    pub(super) limit: Option<Duration>,
     /// Where the server was started, for reports of panics.
     pub(super) location: &'static Location<'static>,
+    /// How many requests the service has answered with a panic.
+    pub(super) panics: Arc<AtomicU64>,
 }
 
 impl<S, B> Service<Request<Incoming>> for Tracked<S>
@@ -73,10 +81,15 @@ where
         let future = contain(|| self.service.call(request));
         TrackedFuture {
             future: future
-                .map_err(|payload| report(payload, self.location))
+                .map_err(|payload| {
+                    self.panics.fetch_add(1, Ordering::Release);
+                    report(payload, self.location);
+                })
                 .ok(),
             open: Some(open),
+            limit: self.limit.map(|limit| Box::new(LimitTimer::after(limit))),
             location: self.location,
+            panics: Arc::clone(&self.panics),
         }
     }
 }
@@ -84,11 +97,14 @@ where
 pin_project_lite::pin_project! {
     /// The future of a response.
     pub(super) struct TrackedFuture<F> {
-        // `None` once it has panicked.
+        // `None` once it has panicked, or was dropped for being late.
         #[pin]
         future: Option<F>,
         open: Option<OpenRequest>,
+        // In a box: without a limit a request is not to pay for it.
+        limit: Option<Box<LimitTimer>>,
         location: &'static Location<'static>,
+        panics: Arc<AtomicU64>,
     }
 }
 
@@ -101,37 +117,47 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let answer = match this.future.as_mut().as_pin_mut() {
+            None => Err(StatusCode::INTERNAL_SERVER_ERROR),
             Some(future) => match contain(|| future.poll(cx)) {
-                Ok(poll) => Some(ready!(poll)),
+                Ok(Poll::Ready(answer)) => Ok(answer),
+                Ok(Poll::Pending) => {
+                    let Some(limit) = this.limit.as_deref_mut() else {
+                        return Poll::Pending;
+                    };
+                    ready!(limit.poll(cx));
+                    Err(StatusCode::REQUEST_TIMEOUT)
+                }
                 Err(payload) => {
+                    this.panics.fetch_add(1, Ordering::Release);
                     report(payload, this.location);
-                    None
+                    Err(StatusCode::INTERNAL_SERVER_ERROR)
                 }
             },
-            None => None,
         };
         let open = this.open.take();
-        let Some(answer) = answer else {
-            if let Err(payload) = contain(|| this.future.set(None)) {
-                report(payload, this.location);
+        Poll::Ready(match answer {
+            Ok(answer) => answer.map(|response| {
+                response.map(|body| TrackedBody {
+                    body: Some(body),
+                    open,
+                })
+            }),
+            Err(status) => {
+                if let Err(payload) = contain(|| this.future.set(None)) {
+                    report(payload, this.location);
+                }
+                let mut instead = Response::new(TrackedBody { body: None, open });
+                *instead.status_mut() = status;
+                Ok(instead)
             }
-            let mut failed = Response::new(TrackedBody { body: None, open });
-            *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            return Poll::Ready(Ok(failed));
-        };
-        Poll::Ready(answer.map(|response| {
-            response.map(|body| TrackedBody {
-                body: Some(body),
-                open,
-            })
-        }))
+        })
     }
 }
 
-/// Reports a panic as the loop would report a task's.
+/// Reports a panic of the service to the handler of its group.
 #[cold]
 fn report(payload: Payload, location: &'static Location<'static>) {
-    context::panics().report(PanicSite::Task, payload, Some(location));
+    context::panics().report(PanicSite::Service, payload, Some(location));
 }
 
 pin_project_lite::pin_project! {

@@ -63,7 +63,13 @@ impl<I: Read + Unpin> Transport<I> {
             }
             let mut space = [0; FIRST_READ];
             let mut buf = ReadBuf::new(&mut space);
-            ready!(Pin::new(&mut self.io).poll_read(cx, buf.unfilled()))?;
+            match ready!(Pin::new(&mut self.io).poll_read(cx, buf.unfilled())) {
+                // A client that has nothing to say, as one that closes: hyper treats an idle one alike.
+                Err(error) if compared == 0 && error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Poll::Ready(Ok(None));
+                }
+                read => read?,
+            }
             if buf.filled().is_empty() {
                 // The end, in the middle of the preface: hyper reports it.
                 return Poll::Ready(Ok((compared > 0).then_some(Version::Http1)));

@@ -13,17 +13,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use crate::event_loop::context;
-use crate::event_loop::local::AtShutdown;
+use crate::event_loop::local::{AtShutdown, Local};
 use crate::group::core::GroupCore;
 use crate::net::server::handlers::Handlers;
 use crate::net::server::hooks::{ConnectionEnd, ConnectionWatch, ServerHooks};
 use crate::net::server::limits::{TimeLimits, TimeWatch};
 use crate::net::server::listener::Listener;
 use crate::net::server::open::OpenKey;
-use crate::net::server::outcome::{Outcome, Sealed as _};
+use crate::net::server::outcome::{Outcome, Returned as _};
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::panic::PanicSite;
 use crate::sync::{Arc, Ordering, Weak};
+use crate::this_thread;
 
 /// What acceptors and connections share.
 pub(super) struct ServerCore<P> {
@@ -221,6 +222,15 @@ impl<P> Drop for ServedConnection<P> {
     }
 }
 
+/// Whether the end of the loop has closed a channel for which the task that is polled waited.
+fn is_interrupted() -> bool {
+    let interrupted = |local: &Local| {
+        let leftovers = local.leftovers.borrow();
+        leftovers.closed && this_thread::task().is_some_and(|id| leftovers.is_interrupted(id))
+    };
+    context::with_local(interrupted).unwrap_or(false)
+}
+
 pin_project_lite::pin_project! {
     /// A handler's future and its connection, which ends only once the future is dropped: what the
     /// future holds, such as the stream, may live longer than its last poll.
@@ -271,6 +281,12 @@ impl<F: Future<Output: Outcome>, P> Future for ServeFuture<F, P> {
                     .error(connection.watch.as_deref(), error);
                 ConnectionEnd::Failed
             }
+        };
+        // Whatever the handler made of it: the end of the loop has closed a channel under it.
+        let how = if is_interrupted() {
+            ConnectionEnd::Aborted
+        } else {
+            how
         };
         this.future.set(None);
         connection.end(how);

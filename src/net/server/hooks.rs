@@ -200,6 +200,7 @@ pub enum ConnectionEnd {
     Completed,
     /// The handler has returned an error.
     Failed,
-    /// The handler has panicked or was cancelled.
+    /// The handler has panicked, was cancelled, or has returned because its loop ended and closed a channel
+    /// for which it waited.
     Aborted,
 }

@@ -8,14 +8,12 @@
 //! - The rate is a bucket of tokens for a hundredth of a second. It may be overdrawn by one accept per
 //!   acceptor, and the debt is paid back: the rate holds over time.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::io::control::Control;
+use crate::limit_timer::LimitTimer;
 use crate::sync::{self, Mutex};
-use crate::time::{Sleep, sleep};
 
 /// How often the use of a connection is checked in the time of its idle limit.
 const CHECKS: u32 = 4;
@@ -37,13 +35,13 @@ impl TimeLimits {
         control.record_use();
         TimeWatch {
             control,
-            first_byte: self.first_byte.map(sleep),
+            first_byte: self.first_byte.map(LimitTimer::after),
             idle: self.idle.map(|idle| {
                 // Rounded up: a limit is never shortened.
                 let step = idle / CHECKS + Duration::from_nanos(1);
                 IdleWatch {
                     step,
-                    check: sleep(step),
+                    check: LimitTimer::after(step),
                     quiet_checks: 0,
                 }
             }),
@@ -55,14 +53,14 @@ impl TimeLimits {
 #[derive(Debug)]
 pub(super) struct TimeWatch {
     control: Control,
-    first_byte: Option<Sleep>,
+    first_byte: Option<LimitTimer>,
     idle: Option<IdleWatch>,
 }
 
 #[derive(Debug)]
 struct IdleWatch {
     step: Duration,
-    check: Sleep,
+    check: LimitTimer,
     /// Consecutive checks that found the connection waited for and not used.
     quiet_checks: u32,
 }
@@ -81,7 +79,7 @@ impl TimeWatch {
 
     fn is_expired(&mut self, cx: &mut Context<'_>) -> bool {
         if let Some(limit) = &mut self.first_byte {
-            if Pin::new(limit).poll(cx).is_ready() {
+            if limit.poll(cx).is_ready() {
                 self.first_byte = None;
                 if !self.control.has_received() {
                     return true;
@@ -91,13 +89,13 @@ impl TimeWatch {
         let Some(idle) = &mut self.idle else {
             return false;
         };
-        while Pin::new(&mut idle.check).poll(cx).is_ready() {
+        while idle.check.poll(cx).is_ready() {
             let is_quiet = !self.control.take_use() && self.control.is_awaited();
             idle.quiet_checks = if is_quiet { idle.quiet_checks + 1 } else { 0 };
             if idle.quiet_checks == CHECKS {
                 return true;
             }
-            idle.check = sleep(idle.step);
+            idle.check = LimitTimer::after(idle.step);
         }
         false
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - An accepted connection ends in one of four ways, and the report counts each: its handler
-//!   returned, returned an error, panicked or was cancelled, or no worker accepted the connection.
+//!   returned, returned an error, was ended by force or by a panic, or no worker accepted the connection.
 //! - The handler's future is created, polled and dropped on its worker loop; it need not be `Send`.
 //! - The acceptor holds weak references to its groups: a server keeps no group alive.
 //! - The server has ended when every acceptor, connection and handler is dropped; the last drop notifies the
@@ -45,6 +45,7 @@ use crate::net::server::limits::TimeLimits;
 use crate::net::server::listener::{ListenSettings, check_listening, invalid};
 use crate::net::tcp::TcpListener;
 use crate::net::unix::UnixListener;
+use crate::sync::{Arc, AtomicU64};
 
 pub use handle::ServerHandle;
 pub use hooks::{ConnectionEnd, ConnectionEvent, ServeError};
@@ -58,7 +59,7 @@ pub use report::ServerReport;
 /// creates its future, and stays there. Boss and workers may be the same group, of one loop or many.
 ///
 /// An accept that fails for lack of descriptors or memory is retried after a short delay, without
-/// limit; the failures are counted. A connection that the workers' bounded queues refuse is offered
+/// limit; the failures are counted. A connection that the workers' bounded queues reject is offered
 /// again, and the acceptor waits until it is accepted: further connections wait in the system's
 /// backlog.
 ///
@@ -119,6 +120,7 @@ pub struct Server<L: Listener = TcpListener> {
     limits: TimeLimits,
     end_reads: bool,
     hooks: ServerHooks,
+    service_panics: Arc<AtomicU64>,
 }
 
 /// Where the listener comes from.
@@ -338,6 +340,13 @@ impl Server<UnixListener> {
 }
 
 impl<L: Listener> Server<L> {
+    /// Has the report show panics that the handlers' service counts here.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn count_service_panics(mut self, panics: Arc<AtomicU64>) -> Server<L> {
+        self.service_panics = panics;
+        self
+    }
+
     fn of(source: ListenerSource<L>) -> Server<L> {
         Server {
             source,
@@ -349,6 +358,7 @@ impl<L: Listener> Server<L> {
             limits: TimeLimits::default(),
             end_reads: true,
             hooks: ServerHooks::default(),
+            service_panics: Arc::default(),
         }
     }
 }

@@ -3,10 +3,13 @@
 use std::any::Any;
 use std::fmt;
 
-/// The output of a handler: `()`, or `Result<(), E>` for an error that can be displayed.
+/// The output of a handler: `()`, or a `Result` whose error can be displayed.
 ///
 /// An error counts the connection as [`failed`](super::ServerReport::failed) and is passed to
-/// [`Server::on_error`](super::Server::on_error); the server continues. The trait is sealed.
+/// [`Server::on_error`](super::Server::on_error); the server continues. The value of a result is `()`; or
+/// a number or two, such as the bytes that a copy has moved, which are ignored; or another result, as of
+/// a [`timeout`](crate::time::timeout), whose error counts as well. For any other value, end the handler
+/// with `.map(drop)`: nothing would look at it. The trait is sealed.
 ///
 /// # Examples
 ///
@@ -29,37 +32,63 @@ use std::fmt;
 /// assert_eq!(group.block_on(server).failed(), 1);
 /// # std::io::Result::Ok(())
 /// ```
-pub trait Outcome: Sealed {}
+///
+/// The last expression may be the result of a copy, also inside of a timeout:
+///
+/// ```
+/// use loopgroup::{EventLoopGroup, net::Server, time::timeout};
+/// use std::time::Duration;
+///
+/// let group = EventLoopGroup::new(1)?;
+/// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|stream, _| async move {
+///     timeout(Duration::from_secs(60), futures::io::copy(&stream, &mut &stream)).await
+/// })?;
+/// server.stop();
+/// # std::io::Result::Ok(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a handler returns `()` or a `Result`, not `{Self}`",
+    label = "the future of this handler returns `{Self}`",
+    note = "end the handler with `;`, or with `Ok::<(), std::io::Error>(())`"
+)]
+pub trait Outcome: Returned {}
 
-impl<T: Sealed> Outcome for T {}
+impl Outcome for () {}
+impl Outcome for Never {}
+impl<T: Returned, E: fmt::Display + 'static> Outcome for Result<T, E> {}
 
-/// The error behind an [`Outcome`].
-pub trait Sealed {
+/// What a handler may return, by itself or inside of a result, and the error in it.
+#[diagnostic::on_unimplemented(
+    message = "a handler does not return a `{Self}` inside of its `Result`",
+    label = "the future of this handler returns a `Result` of `{Self}`",
+    note = "nothing would look at that value: end the handler with `.map(drop)`, or with `Ok(())`"
+)]
+pub trait Returned {
     #[doc(hidden)]
-    fn error(&self) -> Option<ErrorRef<'_>>;
-}
-
-impl Sealed for () {
     fn error(&self) -> Option<ErrorRef<'_>> {
         None
     }
 }
 
-impl<E: fmt::Display + 'static> Sealed for Result<(), E> {
+impl<T: Returned, E: fmt::Display + 'static> Returned for Result<T, E> {
     fn error(&self) -> Option<ErrorRef<'_>> {
-        let error = self.as_ref().err()?;
-        Some(ErrorRef {
-            text: error,
-            value: error,
-        })
+        match self {
+            Ok(value) => value.error(),
+            Err(error) => Some(ErrorRef {
+                text: error,
+                value: error,
+            }),
+        }
     }
 }
 
-impl Sealed for Never {
-    fn error(&self) -> Option<ErrorRef<'_>> {
-        None
-    }
-}
+impl Returned for () {}
+impl Returned for Never {}
+
+// What reads, writes and copies return. Not every type: a result inside of a value would go unnoticed.
+impl Returned for usize {}
+impl Returned for u64 {}
+impl Returned for (u64, u64) {}
 
 /// The type `!`, which has no name yet: a handler may never return.
 type Never = <fn() -> ! as Returns>::Output;

@@ -19,7 +19,7 @@ use crate::sync::Arc;
 /// let ended = report.completed() + report.failed() + report.aborted() + report.rejected();
 /// assert_eq!(report.accepted(), ended);
 /// assert!(report.accept_errors() == 0 && report.last_accept_error().is_none());
-/// assert!(report.timed_out() == 0 && report.failed_loops() == 0);
+/// assert!(report.timed_out() == 0 && report.failed_loops() == 0 && report.service_panics() == 0);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
@@ -30,6 +30,7 @@ pub struct ServerReport {
     pub(super) aborted: u64,
     pub(super) rejected: u64,
     pub(super) timed_out: u64,
+    pub(super) service_panics: u64,
     pub(super) failed_loops: usize,
     pub(super) accept_errors: u64,
     pub(super) last_error: Option<Arc<io::Error>>,
@@ -51,7 +52,8 @@ impl ServerReport {
         self.failed
     }
 
-    /// Returns the number of handlers that panicked or were cancelled.
+    /// Returns the number of handlers that panicked, were cancelled, or returned after the end of their loop
+    /// had closed a channel for which they waited.
     pub fn aborted(&self) -> u64 {
         self.aborted
     }
@@ -66,6 +68,12 @@ impl ServerReport {
     /// what its handler made of it.
     pub fn timed_out(&self) -> u64 {
         self.timed_out
+    }
+
+    /// Returns the number of requests that an HTTP service answered with a panic, and so with 500; zero for
+    /// a server of another kind. The connections of these requests are counted by how they ended.
+    pub fn service_panics(&self) -> u64 {
+        self.service_panics
     }
 
     /// Returns the number of loops whose handler factory failed or panicked; see
@@ -94,6 +102,14 @@ impl fmt::Display for ServerReport {
         )?;
         if self.timed_out > 0 {
             write!(f, "; {} timed out", self.timed_out)?;
+        }
+        if self.service_panics > 0 {
+            let panics = if self.service_panics == 1 {
+                "panic"
+            } else {
+                "panics"
+            };
+            write!(f, "; {} {panics} of the service", self.service_panics)?;
         }
         if self.failed_loops > 0 {
             write!(f, "; {} loops without a handler", self.failed_loops)?;

@@ -261,7 +261,7 @@ impl<L: Listener> Server<L> {
     /// let server = Server::new("127.0.0.1:0")?
     ///     .workers(&group)
     ///     .on_error(|error| eprintln!("{:?}: {error}", error.peer()))
-    ///     .serve(|_, _| async { Err("no service on Sundays") })?;
+    ///     .serve(|_, _| async { Err::<(), _>("no service on Sundays") })?;
     /// server.stop();
     /// # std::io::Result::Ok(())
     /// ```

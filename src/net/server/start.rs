@@ -182,8 +182,12 @@ impl<L: Listener> Server<L> {
             }
         };
         let local = listeners[0].address()?;
-        let state = ServerState::new(workers.len(), self.max_connections, self.accept_rate);
-        let state = Arc::new(state);
+        let state = Arc::new(ServerState::new(
+            workers.len(),
+            self.max_connections,
+            self.accept_rate,
+            self.service_panics,
+        ));
         let lifetime = Arc::new(Lifetime(Arc::clone(&state)));
         let core = Arc::new(ServerCore::new(
             handlers(workers.loops(), Arc::clone(&lifetime), location),
@@ -207,7 +211,9 @@ impl<L: Listener> Server<L> {
                 acceptor_loop.shared().note_refusal(reason, location);
                 state.stop(); // stops the acceptors that already run
                 let error = io::Error::from(Rejected::new((), reason));
-                let text = format!("the group that should accept for the server refuses: {error}");
+                let text = format!(
+                    "the group that should accept for the server rejects its acceptor: {error}"
+                );
                 return Err(io::Error::new(error.kind(), text));
             }
         }
@@ -304,7 +310,7 @@ impl<L: Listener> Server<L> {
 }
 
 /// Returns the loops that are not shutting down, as `next()` would choose them. If there are none,
-/// returns all loops: these refuse the acceptor with the reason.
+/// returns all loops: these reject the acceptor with the reason.
 fn open_loops(group: &EventLoopGroup) -> Vec<EventLoop> {
     let is_open = |one: &&EventLoop| !one.state().is_shutting_down();
     let open: Vec<_> = group.loops().iter().filter(is_open).cloned().collect();

@@ -27,6 +27,8 @@ pub(super) struct ServerState {
     pub(super) aborted: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) timed_out: AtomicU64,
+    /// Counted by the service that the handlers call.
+    pub(super) service_panics: Arc<AtomicU64>,
     pub(super) failed_loops: AtomicUsize,
     pub(super) accept_errors: AtomicU64,
     pub(super) last_error: Mutex<Option<Arc<io::Error>>>,
@@ -53,7 +55,12 @@ struct ConnectionLimit {
 
 impl ServerState {
     /// The state of a server with so many worker loops.
-    pub(super) fn new(loops: usize, max: Option<usize>, rate: Option<u32>) -> ServerState {
+    pub(super) fn new(
+        loops: usize,
+        max: Option<usize>,
+        rate: Option<u32>,
+        service_panics: Arc<AtomicU64>,
+    ) -> ServerState {
         ServerState {
             accepted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -61,6 +68,7 @@ impl ServerState {
             aborted: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             timed_out: AtomicU64::new(0),
+            service_panics,
             failed_loops: AtomicUsize::new(0),
             accept_errors: AtomicU64::new(0),
             last_error: Mutex::new(None),
@@ -181,6 +189,7 @@ impl ServerState {
             aborted: self.aborted.load(Ordering::Acquire),
             rejected: self.rejected.load(Ordering::Acquire),
             timed_out: self.timed_out.load(Ordering::Acquire),
+            service_panics: self.service_panics.load(Ordering::Acquire),
             failed_loops: self.failed_loops.load(Ordering::Acquire),
             accept_errors: self.accept_errors.load(Ordering::Acquire),
             last_error: self.last_error.lock().clone(),

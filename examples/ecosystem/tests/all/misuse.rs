@@ -94,6 +94,58 @@ fn a_timer_in_a_task_of_tokio_says_so() {
 }
 
 #[test]
+fn what_needs_the_runtime_of_tokio_says_what_to_use_on_a_loop() {
+    within(|| {
+        let (lines, seen) = std::sync::mpsc::channel();
+        let group = EventLoopGroup::builder()
+            .loops(1)
+            .on_panic(move |panic| lines.send(panic.to_string()).unwrap())
+            .build()
+            .unwrap();
+        let sleep = || async { tokio::time::sleep(Duration::from_millis(1)).await };
+        drop(group.spawn(sleep()));
+        let mut texts = vec![seen.recv().unwrap()];
+        let joined = |error: loopgroup::JoinError| error.to_string();
+        texts.push(joined(group.block_on(group.spawn(sleep())).unwrap_err()));
+        let spawn = group.spawn(async { drop(tokio::spawn(async {})) });
+        texts.push(joined(group.block_on(spawn).unwrap_err()));
+        let bind = group.spawn(async { drop(tokio::net::TcpListener::bind("127.0.0.1:0").await) });
+        texts.push(joined(group.block_on(bind).unwrap_err()));
+        for text in texts {
+            assert!(text.contains("Tokio 1.x runtime"), "tokio's: {text}");
+            assert!(text.contains("use loopgroup::time"), "and ours: {text}");
+        }
+    });
+}
+
+#[test]
+fn the_block_on_of_futures_panics_on_a_loop_that_has_entered_its_executor() {
+    within(|| {
+        let group = EventLoopGroup::builder()
+            .loops(2)
+            .on_thread_start(|_| futures::executor::enter())
+            .build()
+            .unwrap();
+        for index in 0..2 {
+            let waits = group.spawn_on(index, async {
+                // The task is on this loop: without the guard, the loop would wait for itself.
+                futures::executor::block_on(loopgroup::spawn_local(async {}))
+            });
+            let error = group.block_on(waits).unwrap_err();
+            assert!(
+                error.to_string().contains("within another executor"),
+                "{error}"
+            );
+        }
+        // Elsewhere it is of use.
+        assert_eq!(
+            futures::executor::block_on(group.spawn(async { 7 })).unwrap(),
+            7
+        );
+    });
+}
+
+#[test]
 fn a_stream_whose_loop_has_ended_goes_on_in_another_group() {
     within(|| {
         let (first, second) = (
