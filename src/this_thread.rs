@@ -166,6 +166,17 @@ pub(crate) fn set_task(id: [u32; 2]) {
     THIS.with(|this| this.task.set(id));
 }
 
+/// Notes the closure that is about to be called, which is a task with this id, until [`forget_own_waker`].
+#[inline]
+pub(crate) fn enter_closure(id: TaskId) {
+    /// Its address stands for the waker of a closure, which has none.
+    static CLOSURE: u8 = 0;
+    THIS.with(|this| {
+        this.task.set(id.to_halves());
+        this.own_waker.set(ptr::from_ref(&CLOSURE).cast());
+    });
+}
+
 /// As [`set_task`]; returns what was noted before.
 pub(crate) fn replace_task(id: [u32; 2]) -> [u32; 2] {
     THIS.with(|this| this.task.replace(id))

@@ -8,11 +8,14 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Instant;
 
+use crate::error::Caller;
 use crate::event_loop::arena::{Arena, ArenaKey};
 use crate::event_loop::budget;
+use crate::event_loop::closures::{Closures, Errand, Run};
 use crate::event_loop::counters::TaskEnd;
-use crate::event_loop::inbox::{KEPT_CAPACITY, Lane};
+use crate::event_loop::inbox::{Before, KEPT_CAPACITY, Lane};
 use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
 use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
@@ -20,11 +23,12 @@ use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
 use crate::sync::{self, Arc, Weak};
-use crate::task_id::AbortTarget;
+use crate::task_id::{AbortTarget, TaskId};
 use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
 use crate::trace;
+use crate::unwind::{contain, contain_drop};
 
 /// The loop thread's half.
 pub(crate) struct Local {
@@ -33,6 +37,8 @@ pub(crate) struct Local {
     pub(crate) group: Arc<dyn Any + Send + Sync>,
     /// Tasks to run.
     run: RefCell<VecDeque<Runnable>>,
+    /// Closures to run, between the tasks of `run`.
+    closures: Closures,
     /// Tasks woken by readiness, and not run yet.
     io: RefCell<VecDeque<Runnable>>,
     /// Tasks whose timers have fired, and closures that were scheduled, not run yet.
@@ -67,6 +73,15 @@ pub(crate) struct Local {
 
 /// A queue of more tasks is long: closures that arm timers do not wait behind it.
 const LONG_QUEUE: usize = 64;
+
+// An entry of twice the size costs every wake at home: closures are in a list of their own.
+const _: () = assert!(size_of::<Runnable>() == size_of::<usize>());
+
+/// What is taken out of the queues.
+pub(crate) enum Queued {
+    Task(Runnable),
+    Closures(Box<dyn Run>),
+}
 
 /// Which queue, besides the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +124,7 @@ impl Local {
             shared,
             group,
             run: RefCell::default(),
+            closures: Closures::new(),
             io: RefCell::default(),
             timed: RefCell::default(),
             tail: RefCell::default(),
@@ -150,7 +166,7 @@ impl Local {
                 self.tail.borrow_mut().push_back(runnable);
             }
             // In order of submission, unless the queue is long.
-            Lane::Timed if self.run.borrow().len() <= LONG_QUEUE => self.push_main(runnable),
+            Lane::Timed if self.queued_in_order() <= LONG_QUEUE => self.push_main(runnable),
             Lane::Timed => {
                 self.shared.counters.accept_local();
                 self.timed.borrow_mut().push_back(runnable);
@@ -171,7 +187,7 @@ impl Local {
             return;
         }
         if mail.timed.is_empty() {
-            self.run.borrow_mut().extend(mail.main.drain(..));
+            self.collect_main(mail);
         } else {
             self.collect_timed(mail);
         }
@@ -189,25 +205,59 @@ impl Local {
         }
     }
 
+    /// Queues tasks and runs of closures.
+    fn collect_main(&self, mail: &mut Mail) {
+        let mut run = self.run.borrow_mut();
+        let queued = run.len();
+        run.extend(mail.main.drain(..));
+        for (before, closures) in mail.runs.drain(..) {
+            self.closures.push(queued + before, closures);
+        }
+    }
+
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
     #[cold]
     fn collect_timed(&self, mail: &mut Mail) {
-        let mut run = self.run.borrow_mut();
-        let timed = mail.timed.drain(..);
-        if run.len() + mail.main.len() > LONG_QUEUE {
-            run.extend(mail.main.drain(..));
-            let timed = timed.map(|(_, runnable)| runnable);
+        let in_runs: usize = mail.runs.iter().map(|(_, run)| run.len()).sum();
+        if self.queued_in_order() + mail.main.len() + in_runs > LONG_QUEUE {
+            let timed = mail.timed.drain(..).map(|(_, runnable)| runnable);
             self.timed.borrow_mut().extend(timed);
-            return;
+            return self.collect_main(mail);
         }
+        let mut run = self.run.borrow_mut();
         let mut others = mail.main.drain(..);
-        let mut taken = 0;
-        for (before, runnable) in timed {
-            run.extend(others.by_ref().take(before - taken));
-            taken = before;
+        let mut runs = mail.runs.drain(..);
+        let (mut taken, mut runs_taken) = (0, 0);
+        for (
+            Before {
+                items,
+                runs: to_take,
+            },
+            runnable,
+        ) in mail.timed.drain(..)
+        {
+            for (before, closures) in runs.by_ref().take(to_take - runs_taken) {
+                run.extend(others.by_ref().take(before - taken));
+                taken = before;
+                self.closures.push(run.len(), closures);
+            }
+            run.extend(others.by_ref().take(items - taken));
+            (taken, runs_taken) = (items, to_take);
             run.push_back(runnable);
         }
+        for (before, closures) in runs {
+            run.extend(others.by_ref().take(before - taken));
+            taken = before;
+            self.closures.push(run.len(), closures);
+        }
         run.extend(others);
+    }
+
+    /// Queues a closure that was submitted on this thread, past an open gate.
+    pub(crate) fn push_closure<E: Errand>(&self, errand: &mut Option<E>, location: Caller) {
+        self.shared.counters.accept_local();
+        self.closures
+            .join_last(self.run.borrow().len(), errand, location);
     }
 
     /// Removes a timer that was dropped or reset elsewhere.
@@ -416,14 +466,19 @@ impl Local {
     /// Notes that a task has ended: a handle may wait for that, or its channel may have been closed.
     pub(crate) fn note_end(&self, end: TaskEnd, origin: LeftKind, waker: &Waker) {
         self.requests.borrow_mut().ended(waker.data().addr());
+        self.note_interrupted_end(end, origin);
+        self.update_flags();
+    }
+
+    /// Notes the end of a task or closure whose channel may have been closed.
+    #[cold]
+    fn note_interrupted_end(&self, end: TaskEnd, origin: LeftKind) {
         let mut leftovers = self.leftovers.borrow_mut();
         let interrupted = leftovers.take_interrupted(this_thread::last_task());
         if let (Some(what), TaskEnd::Completed) = (interrupted, end) {
             leftovers.add(origin.waiting_for(what));
             self.shared.counters.interrupted();
         }
-        drop(leftovers);
-        self.update_flags();
     }
 
     /// Notes that a task was cancelled, and why.
@@ -457,8 +512,83 @@ impl Local {
         self.shared.panics.drop(PanicSite::LoopBound, None, value);
     }
 
+    /// The next task of the run queue; `None` if there is none, or if closures come first.
+    #[inline]
     pub(crate) fn next_task(&self) -> Option<Runnable> {
-        self.run.borrow_mut().pop_front()
+        self.closures
+            .take_task(|| self.run.borrow_mut().pop_front())
+    }
+
+    /// Runs the closures that are next in the run queue, as many as may run before the clock has to be read;
+    /// returns whether it has to be read now, or `None` if there are none.
+    pub(crate) fn run_closures(&self, shown: u8) -> Option<bool> {
+        let mut run = self.closures.take_run()?;
+        let must_read = run.begin(self, shown);
+        self.closures.put_back(run);
+        Some(must_read)
+    }
+
+    /// Counts a task; returns whether the clock has to be read, or the inbox no longer shows `shown`.
+    #[inline]
+    pub(crate) fn count_task(&self, shown: u8) -> bool {
+        self.timers.count_task() || self.shared.inbox.shown() != shown
+    }
+
+    /// Runs what was taken out of a queue: a task once, closures all.
+    pub(crate) fn run_queued(&self, queued: Queued) {
+        match queued {
+            Queued::Task(runnable) => self.run_one(runnable),
+            Queued::Closures(mut run) => {
+                while run.len() > 0 {
+                    run.begin(self, self.shared.inbox.shown());
+                }
+            }
+        }
+    }
+
+    /// Calls a closure, as a task of its own.
+    #[inline]
+    pub(crate) fn run_closure(&self, call: impl FnOnce(), location: Caller) {
+        self.polls.set(self.polls.get() + 1);
+        budget::reset();
+        trace::polling(location);
+        self.begin();
+        let start = self.measure_time.then(sync::now);
+        this_thread::enter_closure(TaskId::next());
+        let result = contain(call);
+        this_thread::forget_own_waker();
+        // Counted before it is reported: the handler of panics may read the counters.
+        let end = match &result {
+            Ok(()) => TaskEnd::Completed,
+            Err(_) => TaskEnd::Panicked,
+        };
+        self.shared.counters.end(end);
+        if self.noting.get() {
+            self.note_interrupted_end(end, LeftKind::new(location, None));
+        }
+        if let Err(payload) = result {
+            let panics = &self.shared.panics;
+            panics.report(PanicSite::Task, payload, Some(location));
+        }
+        if let Some(start) = start {
+            self.note_poll_time(start);
+        }
+    }
+
+    /// Drops a closure that has not run, or a future that was never polled: its loop has ended.
+    pub(crate) fn drop_unbegun<E: Errand>(&self, errand: E, location: Caller) {
+        let kind = errand.left_kind(location);
+        match contain_drop(errand) {
+            Ok(()) => {
+                self.dropped_unpolled(TaskEnd::Cancelled);
+                self.leftovers.borrow_mut().add(kind);
+            }
+            Err(payload) => {
+                self.dropped_unpolled(TaskEnd::Panicked);
+                let panics = &self.shared.panics;
+                panics.report(PanicSite::Destructor, payload, Some(location));
+            }
+        }
     }
 
     /// The next task of a kind.
@@ -488,19 +618,28 @@ impl Local {
         }
     }
 
-    /// Any queued task at all.
-    pub(crate) fn next_of_any(&self) -> Option<Runnable> {
+    /// Any queued task or closure at all.
+    pub(crate) fn next_of_any(&self) -> Option<Queued> {
+        if let Some(run) = self.closures.take_run() {
+            return Some(Queued::Closures(run));
+        }
         self.next_task()
             .or_else(|| self.next_of(QueueKind::Io))
             .or_else(|| self.next_of(QueueKind::Timed))
             .or_else(|| self.next_of(QueueKind::Tail))
+            .map(Queued::Task)
     }
 
-    /// How many tasks are queued on this side of the inbox.
+    /// How many tasks and closures are queued on this side of the inbox.
     pub(crate) fn queued(&self) -> usize {
         let kinds = [QueueKind::Io, QueueKind::Timed, QueueKind::Tail];
         let others: usize = kinds.map(|kind| self.queued_of(kind)).into_iter().sum();
-        self.run.borrow().len() + others
+        self.queued_in_order() + others
+    }
+
+    /// How many tasks and closures are in the run queue.
+    fn queued_in_order(&self) -> usize {
+        self.run.borrow().len() + self.closures.queued()
     }
 
     /// Frees the memory of a past burst, before the loop sleeps.
@@ -511,6 +650,7 @@ impl Local {
                 *queue = VecDeque::new();
             }
         }
+        self.closures.shrink(KEPT_CAPACITY);
         self.live.borrow_mut().shrink(KEPT_CAPACITY);
         self.arena.borrow_mut().shrink(KEPT_CAPACITY);
     }
@@ -545,6 +685,11 @@ impl Local {
         }
         let start = sync::now();
         run(runnable);
+        self.note_poll_time(start);
+    }
+
+    /// Records how long the poll took that began at `start`.
+    fn note_poll_time(&self, start: Instant) {
         let time = start.elapsed();
         self.shared.gauges.polled(time);
         let config = &self.shared.config;
@@ -601,8 +746,11 @@ impl Drop for Local {
         let mut mail = Mail::new();
         self.take_live().for_each(Waker::wake);
         self.collect(&mut mail);
-        while let Some(runnable) = self.next_of_any() {
-            cancel_task(runnable, CancelReason::Ended);
+        while let Some(queued) = self.next_of_any() {
+            match queued {
+                Queued::Task(runnable) => cancel_task(runnable, CancelReason::Ended),
+                Queued::Closures(mut run) => run.cancel(self),
+            }
         }
     }
 }

@@ -242,7 +242,7 @@ impl Runner {
     /// Counts a task; returns whether the clock has to be read, or the phase has changed.
     #[inline]
     fn must_read_clock(&self, pace: &Pace) -> bool {
-        self.local.timers.count_task() || self.local.shared.inbox.shown() != pace.shown
+        self.local.count_task(pace.shown)
     }
 
     /// Reads the clock, and updates the pace with what has changed since the last reading.
@@ -310,9 +310,16 @@ impl Runner {
         let mut start = None;
         let mut left = limit;
         self.local.timers.set_stride(pace.stride().min(left));
-        while let Some(runnable) = self.local.next_task() {
-            self.local.run_one(runnable);
-            if !self.must_read_clock(pace) {
+        loop {
+            let must_read = if let Some(runnable) = self.local.next_task() {
+                self.local.run_one(runnable);
+                self.must_read_clock(pace)
+            } else if let Some(must_read) = self.local.run_closures(pace.shown) {
+                must_read
+            } else {
+                return;
+            };
+            if !must_read {
                 continue;
             }
             left -= self.local.timers.tasks_counted();

@@ -17,6 +17,7 @@ use mio::Token;
 use crate::config::Config;
 use crate::error::{Caller, RejectReason};
 use crate::event_loop::arena;
+use crate::event_loop::closures::Run;
 use crate::event_loop::counters::{Counters, PendingLimit};
 
 use crate::event_loop::inbox::{self, Batch, Gate, Inbox, Ring, Urgency};
@@ -107,10 +108,10 @@ fn meta_offset() -> usize {
 }
 
 /// What a loop takes out of its inbox.
-pub(crate) type Mail = Batch<Runnable, Message>;
+pub(crate) type Mail = Batch<Runnable, Box<dyn Run>, Message>;
 
 /// The inbox of a loop with its lock held, and so the loop's life.
-pub(crate) type InboxGuard<'a> = inbox::InboxGuard<'a, Runnable, Message, Life>;
+pub(crate) type InboxGuard<'a> = inbox::InboxGuard<'a, Runnable, Box<dyn Run>, Message, Life>;
 
 /// Makes a task on its home loop.
 pub(crate) type MakeTask = dyn FnOnce(&Arc<Shared>) -> Runnable + Send;
@@ -199,7 +200,7 @@ pub(crate) struct Shared {
     /// How tasks name the loop.
     pub(crate) number: Number<Shared>,
     /// The mailbox; under its lock, the life of the loop.
-    pub(crate) inbox: Inbox<Runnable, Message, Life>,
+    pub(crate) inbox: Inbox<Runnable, Box<dyn Run>, Message, Life>,
     pub(crate) port: reactor::Port<Watched>,
     pub(crate) counters: Counters,
     pub(crate) gauges: Gauges,

@@ -31,15 +31,15 @@ impl Gate for Door {
     }
 }
 
-fn inbox() -> Inbox<u32, char, Door> {
+fn inbox() -> Inbox<u32, Vec<u32>, char, Door> {
     Inbox::new(Door::Open)
 }
 
-fn set(inbox: &Inbox<u32, char, Door>, door: Door) {
+fn set(inbox: &Inbox<u32, Vec<u32>, char, Door>, door: Door) {
     inbox.lock().edit(|gate| *gate = door);
 }
 
-fn set_if_empty(inbox: &Inbox<u32, char, Door>, door: Door) -> bool {
+fn set_if_empty(inbox: &Inbox<u32, Vec<u32>, char, Door>, door: Door) -> bool {
     let mut guard = inbox.lock();
     let empty = guard.is_empty();
     if empty {
@@ -48,7 +48,7 @@ fn set_if_empty(inbox: &Inbox<u32, char, Door>, door: Door) -> bool {
     empty
 }
 
-fn drain(inbox: &Inbox<u32, char, Door>) -> Batch<u32, char> {
+fn drain(inbox: &Inbox<u32, Vec<u32>, char, Door>) -> Batch<u32, Vec<u32>, char> {
     let mut batch = Batch::new();
     inbox.drain(&mut batch);
     batch
