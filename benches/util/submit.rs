@@ -20,13 +20,13 @@ pub(crate) const ALL: [(&str, Submit); 4] = [
     }),
     ("execute", |ev, tasks| {
         for n in 0..tasks {
-            ev.execute(move || drop(black_box(n))).unwrap();
+            ev.execute(move || _ = black_box(n)).unwrap();
         }
     }),
     ("execute, two types,", |ev, tasks| {
         for n in 0..tasks / 2 {
-            ev.execute(move || drop(black_box(n))).unwrap();
-            ev.execute(move || drop(black_box(u64::from(n)))).unwrap();
+            ev.execute(move || _ = black_box(n)).unwrap();
+            ev.execute(move || _ = black_box(u64::from(n))).unwrap();
         }
     }),
 ];

@@ -5,10 +5,11 @@
 //! place that was taken is released when a later check refuses.
 
 use crate::error::{Caller, RejectReason, Rejected};
-use crate::event_loop::closures::{Errand, Run, join};
+use crate::event_loop::closures::{Errand, join};
 use crate::event_loop::context;
 use crate::event_loop::counters::PendingLimit;
 use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Message, Runnable, Shared};
 use crate::sync::Arc;
 
@@ -66,7 +67,8 @@ impl Shared {
         self.ensure_started()?;
         let place = self.take_place()?;
         let at_home = context::with_home(self, |local| {
-            self.is_open().then(|| local.push_closure(errand, location))
+            let join = |last: Option<&mut Box<dyn Run>>| join(last, errand, location);
+            self.is_open().then(|| local.push_closure(join))
         });
         let accepted = match at_home {
             Some(accepted) => accepted.is_some(),

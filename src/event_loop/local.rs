@@ -13,12 +13,12 @@ use std::time::Instant;
 use crate::error::Caller;
 use crate::event_loop::arena::{Arena, ArenaKey};
 use crate::event_loop::budget;
-use crate::event_loop::closures::{Closures, Errand, Run};
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::inbox::{Before, KEPT_CAPACITY, Lane};
 use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
 use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
+use crate::event_loop::runs::{Run, Runs};
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
@@ -38,7 +38,7 @@ pub(crate) struct Local {
     /// Tasks to run.
     run: RefCell<VecDeque<Runnable>>,
     /// Closures to run, between the tasks of `run`.
-    closures: Closures,
+    runs: Runs,
     /// Tasks woken by readiness, and not run yet.
     io: RefCell<VecDeque<Runnable>>,
     /// Tasks whose timers have fired, and closures that were scheduled, not run yet.
@@ -124,7 +124,7 @@ impl Local {
             shared,
             group,
             run: RefCell::default(),
-            closures: Closures::new(),
+            runs: Runs::new(),
             io: RefCell::default(),
             timed: RefCell::default(),
             tail: RefCell::default(),
@@ -211,7 +211,7 @@ impl Local {
         let queued = run.len();
         run.extend(mail.main.drain(..));
         for (before, closures) in mail.runs.drain(..) {
-            self.closures.push(queued + before, closures);
+            self.runs.push(queued + before, closures);
         }
     }
 
@@ -239,7 +239,7 @@ impl Local {
             for (before, closures) in runs.by_ref().take(to_take - runs_taken) {
                 run.extend(others.by_ref().take(before - taken));
                 taken = before;
-                self.closures.push(run.len(), closures);
+                self.runs.push(run.len(), closures);
             }
             run.extend(others.by_ref().take(items - taken));
             (taken, runs_taken) = (items, to_take);
@@ -248,16 +248,18 @@ impl Local {
         for (before, closures) in runs {
             run.extend(others.by_ref().take(before - taken));
             taken = before;
-            self.closures.push(run.len(), closures);
+            self.runs.push(run.len(), closures);
         }
         run.extend(others);
     }
 
-    /// Queues a closure that was submitted on this thread, past an open gate.
-    pub(crate) fn push_closure<E: Errand>(&self, errand: &mut Option<E>, location: Caller) {
+    /// Queues a closure that was submitted on this thread, past an open gate; see [`Runs::push_with`].
+    pub(crate) fn push_closure(
+        &self,
+        join: impl FnOnce(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>>,
+    ) {
         self.shared.counters.accept_local();
-        self.closures
-            .join_last(self.run.borrow().len(), errand, location);
+        self.runs.push_with(self.run.borrow().len(), join);
     }
 
     /// Removes a timer that was dropped or reset elsewhere.
@@ -515,16 +517,15 @@ impl Local {
     /// The next task of the run queue; `None` if there is none, or if closures come first.
     #[inline]
     pub(crate) fn next_task(&self) -> Option<Runnable> {
-        self.closures
-            .take_task(|| self.run.borrow_mut().pop_front())
+        self.runs.take_task(|| self.run.borrow_mut().pop_front())
     }
 
     /// Runs the closures that are next in the run queue, as many as may run before the clock has to be read;
     /// returns whether it has to be read now, or `None` if there are none.
     pub(crate) fn run_closures(&self, shown: u8) -> Option<bool> {
-        let mut run = self.closures.take_run()?;
-        let must_read = run.begin(self, shown);
-        self.closures.put_back(run);
+        let mut run = self.runs.take_run()?;
+        let must_read = run.begin(shown);
+        self.runs.put_back(run);
         Some(must_read)
     }
 
@@ -540,7 +541,7 @@ impl Local {
             Queued::Task(runnable) => self.run_one(runnable),
             Queued::Closures(mut run) => {
                 while run.len() > 0 {
-                    run.begin(self, self.shared.inbox.shown());
+                    run.begin(self.shared.inbox.shown());
                 }
             }
         }
@@ -575,9 +576,8 @@ impl Local {
         }
     }
 
-    /// Drops a closure that has not run, or a future that was never polled: its loop has ended.
-    pub(crate) fn drop_unbegun<E: Errand>(&self, errand: E, location: Caller) {
-        let kind = errand.left_kind(location);
+    /// Drops a closure that has not begun, or a future: its loop has ended.
+    pub(crate) fn drop_unbegun<E>(&self, errand: E, kind: LeftKind, location: Caller) {
         match contain_drop(errand) {
             Ok(()) => {
                 self.dropped_unpolled(TaskEnd::Cancelled);
@@ -620,7 +620,7 @@ impl Local {
 
     /// Any queued task or closure at all.
     pub(crate) fn next_of_any(&self) -> Option<Queued> {
-        if let Some(run) = self.closures.take_run() {
+        if let Some(run) = self.runs.take_run() {
             return Some(Queued::Closures(run));
         }
         self.next_task()
@@ -639,7 +639,7 @@ impl Local {
 
     /// How many tasks and closures are in the run queue.
     fn queued_in_order(&self) -> usize {
-        self.run.borrow().len() + self.closures.queued()
+        self.run.borrow().len() + self.runs.queued()
     }
 
     /// Frees the memory of a past burst, before the loop sleeps.
@@ -650,7 +650,7 @@ impl Local {
                 *queue = VecDeque::new();
             }
         }
-        self.closures.shrink(KEPT_CAPACITY);
+        self.runs.shrink(KEPT_CAPACITY);
         self.live.borrow_mut().shrink(KEPT_CAPACITY);
         self.arena.borrow_mut().shrink(KEPT_CAPACITY);
     }
@@ -749,7 +749,7 @@ impl Drop for Local {
         while let Some(queued) = self.next_of_any() {
             match queued {
                 Queued::Task(runnable) => cancel_task(runnable, CancelReason::Ended),
-                Queued::Closures(mut run) => run.cancel(self),
+                Queued::Closures(mut run) => run.discard(&self.shared.panics),
             }
         }
     }

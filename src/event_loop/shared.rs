@@ -17,13 +17,13 @@ use mio::Token;
 use crate::config::Config;
 use crate::error::{Caller, RejectReason};
 use crate::event_loop::arena;
-use crate::event_loop::closures::Run;
 use crate::event_loop::counters::{Counters, PendingLimit};
 
 use crate::event_loop::inbox::{self, Batch, Gate, Inbox, Ring, Urgency};
 use crate::event_loop::lifecycle::{self, Life};
 use crate::event_loop::number::{Number, Numbered};
 use crate::event_loop::requests::Request;
+use crate::event_loop::runs::Run;
 use crate::event_loop::state::LoopState;
 
 use crate::metrics::gauges::Gauges;

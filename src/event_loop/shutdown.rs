@@ -321,7 +321,7 @@ fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     // Drops their futures; the harness contains panics of their destructors.
     let cancel = |queued| match queued {
         Queued::Task(runnable) => local.cancel(runnable, CancelReason::Ended),
-        Queued::Closures(mut run) => run.cancel(local),
+        Queued::Closures(mut run) => run.cancel(),
     };
     let drop_queued = || std::iter::from_fn(|| local.next_of_any()).for_each(cancel);
     for waker in local.take_live() {
