@@ -1,4 +1,4 @@
-//! W1: spawn from outside onto one loop, until all have run.
+//! W1: spawn and execute from outside onto one loop, until all have run.
 //!
 //!     cargo bench --bench w01_spawn_outside
 #![allow(missing_docs)]
@@ -6,17 +6,17 @@
 mod util;
 
 use loopgroup::EventLoopGroup;
-use util::bench;
+use util::{bench, submit};
 
 const TASKS: u32 = 100_000;
 
 fn main() {
     let group = EventLoopGroup::new(1).unwrap();
-    bench("W1 spawn from outside", TASKS, || {
-        for _ in 1..TASKS {
-            drop(group.spawn(async {}));
-        }
-        // Behind all others in the queue.
-        group.block_on(group.spawn(async {})).unwrap();
-    });
+    for (name, work) in submit::ALL {
+        bench(&format!("W1 {name} from outside"), TASKS, || {
+            work(group.next(), TASKS - 1);
+            // Behind all others in the queue.
+            group.block_on(group.spawn(async {})).unwrap();
+        });
+    }
 }

@@ -1,4 +1,4 @@
-//! W6: four threads spawn onto one loop at once.
+//! W6: four threads spawn and execute onto one loop at once.
 //!
 //!     cargo bench --bench w06_flood
 #![allow(missing_docs)]
@@ -6,22 +6,20 @@
 mod util;
 
 use loopgroup::EventLoopGroup;
-use util::bench;
+use util::{bench, submit};
 
 const TASKS: u32 = 25_000;
 
 fn main() {
     let group = EventLoopGroup::new(1).unwrap();
-    bench("W6 flood from 4 threads", 4 * TASKS, || {
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..TASKS {
-                        drop(group.spawn(async {}));
-                    }
-                });
-            }
+    for (name, work) in submit::ALL {
+        bench(&format!("W6 {name} from 4 threads"), 4 * TASKS, || {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| work(group.next(), TASKS));
+                }
+            });
+            group.block_on(group.spawn(async {})).unwrap();
         });
-        group.block_on(group.spawn(async {})).unwrap();
-    });
+    }
 }

@@ -256,7 +256,7 @@ pub use reject_policy::{RejectPolicy, RejectVerdict};
 pub use report::{EndCause, LoopReport, TerminationReport};
 pub use run::run;
 pub use shutdown_requested::{ShutdownRequested, shutdown_requested};
-pub use spawn::{spawn, spawn_local, try_spawn, try_spawn_local};
+pub use spawn::{spawn, spawn_detached, spawn_local, try_spawn, try_spawn_local};
 pub use task::abort::AbortHandle;
 pub use task::join::JoinHandle;
 pub use task_builder::{TaskBuilder, task, task_id};

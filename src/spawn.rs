@@ -88,6 +88,58 @@ where
     }
 }
 
+/// Spawns a future on the next loop of the current group that nobody waits for, or returns it.
+///
+/// See [`EventLoop::spawn_detached`](crate::EventLoop::spawn_detached).
+///
+/// # Errors
+///
+/// [`Rejected`] carries the future and the reason, [`NoContext`](RejectReason::NoContext) if the
+/// thread is neither a loop nor inside `group.block_on`.
+///
+/// # Examples
+///
+/// ```
+/// use loopgroup::RejectReason;
+///
+/// let group = loopgroup::EventLoopGroup::new(2)?;
+/// let (tx, rx) = futures::channel::oneshot::channel();
+/// group.block_on(async {
+///     loopgroup::spawn_detached(async { tx.send(7).unwrap() }).unwrap();
+///     assert_eq!(rx.await, Ok(7));
+/// });
+/// let rejected = loopgroup::spawn_detached(async {}).unwrap_err();
+/// assert_eq!(rejected.reason(), RejectReason::NoContext);
+/// # std::io::Result::Ok(())
+/// ```
+#[track_caller]
+pub fn spawn_detached<F>(future: F) -> Result<(), Rejected<F>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    spawn_detached_from(future, Location::caller())
+}
+
+/// As [`spawn_detached`], for a task of this origin.
+pub(crate) fn spawn_detached_from<F>(
+    future: F,
+    origin: impl Origin + Clone + Send + 'static,
+) -> Result<(), Rejected<F>>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    // The chooser is user code: it is called with no borrow of the context.
+    if let Some(local) = context::current() {
+        return GroupCore::of(&local).spawn_detached(future, origin);
+    }
+    match entered_group() {
+        Some(group) => group.core().spawn_detached(future, origin),
+        None => Err(Rejected::new(future, RejectReason::NoContext)),
+    }
+}
+
 /// Spawns a future on the current loop; it need not be `Send`.
 ///
 /// A refusal is reported by the handle.

@@ -16,7 +16,7 @@ use crate::group::core::GroupCore;
 use crate::group::entered::{entered_group, no_context};
 use crate::group::handle::EventLoopGroup;
 use crate::group::spawn::Refused;
-use crate::spawn::{spawn_local_from, try_spawn_local_from};
+use crate::spawn::{spawn_detached_from, spawn_local_from, try_spawn_local_from};
 use crate::task::join::JoinHandle;
 use crate::task::origin::NamedOrigin;
 use crate::task::stand_in::StandIn;
@@ -202,6 +202,39 @@ impl<'a> TaskBuilder<'a> {
                     None => Err(Rejected::new(future, RejectReason::NoContext)),
                 },
             },
+        }
+    }
+
+    /// Spawns a future that nobody waits for, or hands it back, as [`EventLoopGroup::spawn_detached`] and its
+    /// kin.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// let group = loopgroup::EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .on_panic(move |panic| tx.send(panic.name().map(str::to_owned)).unwrap())
+    ///     .build()?;
+    /// group.task().name("audit").spawn_detached(async { panic!("no handle carries this") })?;
+    /// assert_eq!(rx.recv().unwrap().as_deref(), Some("audit"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_detached<F>(self, future: F) -> Result<(), Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let origin = NamedOrigin::new(Location::caller(), self.name);
+        match self.place {
+            SpawnPlace::Group(group) => group.core().spawn_detached(future, origin),
+            SpawnPlace::Loop(one) => one.spawn_detached_from(future, origin),
+            SpawnPlace::Here => spawn_detached_from(future, origin),
         }
     }
 

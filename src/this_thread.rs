@@ -5,6 +5,7 @@
 //! - They mirror [`context`](crate::event_loop::context), which owns the loop of a thread and writes them.
 
 use std::cell::Cell;
+use std::ptr;
 use std::task::Waker;
 
 use crate::event_loop::budget;
@@ -234,6 +235,17 @@ pub(crate) fn set_task(id: [u32; 2], meta: usize) {
 /// Notes that no task is about to be polled.
 pub(crate) fn set_no_task() {
     THIS.with(|this| this.task.set([0; 2]));
+}
+
+/// Notes the closure that is about to be called, which is a task with this id, until [`forget_own_waker`].
+#[inline]
+pub(crate) fn enter_closure(id: TaskId) {
+    /// Its address stands for the waker of a closure, which has none.
+    static CLOSURE: u8 = 0;
+    THIS.with(|this| {
+        this.task.set(id.to_halves());
+        this.own_waker.set(ptr::from_ref(&CLOSURE).addr());
+    });
 }
 
 /// As [`set_task`]; returns what was noted before.

@@ -1,6 +1,8 @@
 //! A stopwatch for benches: rounds, median and minimum, per operation; and what several of them do.
 #![allow(dead_code)]
 
+pub(crate) mod submit;
+
 use std::time::Instant;
 
 use futures::StreamExt;

@@ -4,10 +4,12 @@
 //! bound, the gate is open, the task is queued. [`Shared::enqueue`] passes all of them or none: a
 //! place that was taken is released when a later check refuses.
 
-use crate::error::RejectReason;
+use crate::error::{Caller, RejectReason, Rejected};
+use crate::event_loop::closures::{Errand, join};
 use crate::event_loop::context;
 use crate::event_loop::counters::PendingLimit;
 use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Message, Runnable, Shared};
 use crate::sync::Arc;
 
@@ -35,6 +37,51 @@ impl Shared {
                 }
                 None => false,
             },
+        };
+        self.settle(place, accepted)
+    }
+
+    /// Queues a closure, or hands it back.
+    pub(crate) fn enqueue_errand<E: Errand>(
+        self: &Arc<Shared>,
+        errand: E,
+        urgency: Urgency,
+        location: Caller,
+    ) -> Result<(), Rejected<E>> {
+        let mut errand = Some(errand);
+        let queued = self.enqueue_from(&mut errand, urgency, location);
+        queued.map_err(|reason| {
+            let errand = errand.take().expect("a refused closure was not queued");
+            Rejected::new(errand, reason)
+        })
+    }
+
+    /// As [`Shared::enqueue_errand`]; takes the closure out of its place only if it is accepted.
+    #[inline]
+    fn enqueue_from<E: Errand>(
+        self: &Arc<Shared>,
+        errand: &mut Option<E>,
+        urgency: Urgency,
+        location: Caller,
+    ) -> Result<(), RejectReason> {
+        self.ensure_started()?;
+        let place = self.take_place()?;
+        let at_home = context::with_home(self, |local| {
+            let join = |last: Option<&mut Box<dyn Run>>| join(last, errand, location);
+            self.is_open().then(|| local.push_closure(join))
+        });
+        let accepted = match at_home {
+            Some(accepted) => accepted.is_some(),
+            None => {
+                let join = |last: Option<&mut Box<dyn Run>>| join(last, errand, location);
+                match self.inbox.push_run_with(urgency, join) {
+                    Some(ring) => {
+                        self.ring_if_needed(ring);
+                        true
+                    }
+                    None => false,
+                }
+            }
         };
         self.settle(place, accepted)
     }

@@ -12,11 +12,14 @@
 //! - An item that is needed by some moment rings only a sleeper that would wake later than that. Behind a
 //!   gate that [hurries](Gate::hurries) everything rings.
 //! - Order is kept: what one thread pushes is drained in the order of its pushes.
-//! - The lock is held for O(1) work of ours, never for user code. (The one allocation that may happen
-//!   under it, in [`Inbox::push_new_with`], moves a future but does not call it.)
+//! - A run is one entry for several new items. It takes another one only while it is the last of all that
+//!   is in order with it, so that joining it does not change the order.
+//! - The lock is held for O(1) work of ours, never for user code. (The allocations that may happen under it,
+//!   in [`Inbox::push_new_with`] and [`Inbox::push_run_with`], move futures and closures but do not call
+//!   them.)
 //!
-//! It knows nothing of tasks and lives: `T` is an item that runs, `N` a message to the loop itself,
-//! `G` the gate.
+//! It knows nothing of tasks and lives: `T` is an item that runs, `R` a run of items, `N` a message to the
+//! loop itself, `G` the gate.
 
 use std::time::Instant;
 
@@ -40,8 +43,8 @@ pub(crate) trait Gate {
 
 /// The mailbox.
 #[derive(Debug)]
-pub(crate) struct Inbox<T, N, G> {
-    state: Mutex<InboxState<T, N, G>>,
+pub(crate) struct Inbox<T, R, N, G> {
+    state: Mutex<InboxState<T, R, N, G>>,
     /// Notified when the gate moves and a thread may wait for that.
     moved: Condvar,
     /// What the gate shows; in a static place, where the loop's own tasks find it.
@@ -94,8 +97,8 @@ impl Shown {
 }
 
 #[derive(Debug)]
-struct InboxState<T, N, G> {
-    mail: Batch<T, N>,
+struct InboxState<T, R, N, G> {
+    mail: Batch<T, R, N>,
     /// The loop was asked to take a turn, with nothing to deliver.
     nudged: bool,
     /// Something inside is worth waking a sleeping loop for.
@@ -108,16 +111,25 @@ struct InboxState<T, N, G> {
 /// What a drain takes out; its buffers go back in with the next drain, so that a steady flow
 /// allocates nothing.
 #[derive(Debug)]
-pub(crate) struct Batch<T, N> {
+pub(crate) struct Batch<T, R, N> {
     /// Items for the run queue.
     pub(crate) main: Vec<T>,
+    /// Runs for the run queue; each with the number of `main` items before it.
+    pub(crate) runs: Vec<(usize, R)>,
     /// Items for the end of the iteration.
     pub(crate) tail: Vec<T>,
-    /// Items that arm timers and do not wait behind a long queue; each with the number of `main`
-    /// items before it.
-    pub(crate) timed: Vec<(usize, T)>,
+    /// Items that arm timers and do not wait behind a long queue; each with what is before it.
+    pub(crate) timed: Vec<(Before, T)>,
     /// Messages to the loop itself.
     pub(crate) messages: Vec<N>,
+}
+
+/// How much of the run queue's mail is before an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// Items of `main`.
+    pub(crate) items: usize,
+    pub(crate) runs: usize,
 }
 
 /// Which queue of the loop an item is for.
@@ -146,8 +158,8 @@ pub(crate) enum Ring {
     NotNeeded,
 }
 
-impl<T, N, G: Gate> Inbox<T, N, G> {
-    pub(crate) fn new(gate: G, shown: &'static Shown) -> Inbox<T, N, G> {
+impl<T, R, N, G: Gate> Inbox<T, R, N, G> {
+    pub(crate) fn new(gate: G, shown: &'static Shown) -> Inbox<T, R, N, G> {
         shown.set(&gate);
         Inbox {
             shown,
@@ -183,9 +195,31 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
             Lane::Main => state.mail.main.push(make()),
             Lane::Tail => state.mail.tail.push(make()),
             Lane::Timed => {
-                let before = state.mail.main.len();
+                let before = Before {
+                    items: state.mail.main.len(),
+                    runs: state.mail.runs.len(),
+                };
                 state.mail.timed.push((before, make()));
             }
+        }
+        self.count_accepted();
+        Some(self.delivered(&mut state, urgency))
+    }
+
+    /// Lets a new item of a run in, if the gate is open: `join` is given the last run if the item comes right
+    /// behind it, and returns a new run if it did not put the item there.
+    pub(crate) fn push_run_with(
+        &self,
+        urgency: Urgency,
+        join: impl FnOnce(Option<&mut R>) -> Option<R>,
+    ) -> Option<Ring> {
+        let mut state = self.state.lock();
+        if !state.gate.takes_new() {
+            return None;
+        }
+        if let Some(run) = join(state.mail.last_run()) {
+            let before = state.mail.main.len();
+            state.mail.runs.push((before, run));
         }
         self.count_accepted();
         Some(self.delivered(&mut state, urgency))
@@ -233,7 +267,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     }
 
     /// Takes the lock, to look at the gate or to move it.
-    pub(crate) fn lock(&self) -> InboxGuard<'_, T, N, G> {
+    pub(crate) fn lock(&self) -> InboxGuard<'_, T, R, N, G> {
         InboxGuard {
             inbox: self,
             state: self.state.lock(),
@@ -255,7 +289,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     }
 
     /// Tells the loop, with the lock held, that something is inside.
-    fn delivered(&self, state: &mut InboxState<T, N, G>, urgency: Urgency) -> Ring {
+    fn delivered(&self, state: &mut InboxState<T, R, N, G>, urgency: Urgency) -> Ring {
         // Release pairs with the Acquire in `drain`; the lock that follows there orders the rest.
         self.mail.store(true, Ordering::Release);
         let urgent = match urgency {
@@ -285,7 +319,7 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
     /// Takes everything out, in exchange for the empty buffers of `batch`.
     ///
     /// Returns whether there was anything. Loop thread only.
-    pub(crate) fn drain(&self, batch: &mut Batch<T, N>) -> bool {
+    pub(crate) fn drain(&self, batch: &mut Batch<T, R, N>) -> bool {
         debug_assert!(batch.is_empty(), "an undrained batch would be lost");
         if !self.mail.load(Ordering::Acquire) {
             return false;
@@ -340,18 +374,18 @@ impl<T, N, G: Gate> Inbox<T, N, G> {
 }
 
 /// The mailbox with its lock held: its gate, and what is inside.
-pub(crate) struct InboxGuard<'a, T, N, G: Gate> {
-    inbox: &'a Inbox<T, N, G>,
-    state: MutexGuard<'a, InboxState<T, N, G>>,
+pub(crate) struct InboxGuard<'a, T, R, N, G: Gate> {
+    inbox: &'a Inbox<T, R, N, G>,
+    state: MutexGuard<'a, InboxState<T, R, N, G>>,
 }
 
-impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
+impl<T, R, N, G: Gate> InboxGuard<'_, T, R, N, G> {
     pub(crate) fn gate(&self) -> &G {
         &self.state.gate
     }
 
     /// Moves the gate, and shows it.
-    pub(crate) fn edit<R>(&mut self, edit: impl FnOnce(&mut G) -> R) -> R {
+    pub(crate) fn edit<O>(&mut self, edit: impl FnOnce(&mut G) -> O) -> O {
         let result = edit(&mut self.state.gate);
         self.inbox.shown.set(&self.state.gate);
         result
@@ -363,7 +397,7 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
     }
 
     /// Takes everything out.
-    pub(crate) fn take(&mut self) -> Batch<T, N> {
+    pub(crate) fn take(&mut self) -> Batch<T, R, N> {
         std::mem::replace(&mut self.state.mail, Batch::new())
     }
 
@@ -390,26 +424,40 @@ impl<T, N, G: Gate> InboxGuard<'_, T, N, G> {
     }
 }
 
-impl<T, N> Batch<T, N> {
-    pub(crate) const fn new() -> Batch<T, N> {
+impl<T, R, N> Batch<T, R, N> {
+    pub(crate) const fn new() -> Batch<T, R, N> {
         Batch {
             main: Vec::new(),
+            runs: Vec::new(),
             tail: Vec::new(),
             timed: Vec::new(),
             messages: Vec::new(),
         }
     }
 
+    /// The last run, if nothing that is in order with it has come since.
+    fn last_run(&mut self) -> Option<&mut R> {
+        let runs = self.runs.len();
+        let timed_since = self
+            .timed
+            .last()
+            .is_some_and(|(before, _)| before.runs == runs);
+        let (before, run) = self.runs.last_mut()?;
+        (*before == self.main.len() && !timed_since).then_some(run)
+    }
+
     /// Frees the buffers of an empty batch if they hold more than so many items.
     pub(crate) fn shrink(&mut self, room: usize) {
         let items = self.main.capacity().max(self.tail.capacity());
-        if items.max(self.timed.capacity()) > room {
+        let others = self.runs.capacity().max(self.timed.capacity());
+        if items.max(others) > room {
             *self = Batch::new();
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.main.is_empty()
+            && self.runs.is_empty()
             && self.tail.is_empty()
             && self.timed.is_empty()
             && self.messages.is_empty()

@@ -165,7 +165,9 @@ impl Shared {
         let mail = guard.take();
         let is_task = |message: &&Message| matches!(message, Message::Make(_));
         let to_make = mail.messages.iter().filter(is_task).count();
-        for _ in 0..mail.main.len() + mail.tail.len() + mail.timed.len() + to_make {
+        let in_runs: usize = mail.runs.iter().map(|(_, run)| run.len()).sum();
+        let tasks = mail.main.len() + mail.tail.len() + mail.timed.len();
+        for _ in 0..tasks + in_runs + to_make {
             self.place.counters.begin();
             self.place.counters.end(TaskEnd::Cancelled);
         }
@@ -177,6 +179,9 @@ impl Shared {
         let timed = mail.timed.into_iter().map(|(_, runnable)| runnable);
         for runnable in mail.main.into_iter().chain(mail.tail).chain(timed) {
             context::drop_refused(self, runnable);
+        }
+        for (_, mut run) in mail.runs {
+            run.discard(&self.panics);
         }
         for message in mail.messages {
             self.panics.drop(PanicSite::Destructor, None, message);

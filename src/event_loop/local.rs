@@ -8,24 +8,28 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
+use std::time::Instant;
 
+use crate::error::Caller;
 use crate::event_loop::arena::{Arena, ArenaKey};
 use crate::event_loop::budget;
 use crate::event_loop::counters::TaskEnd;
-use crate::event_loop::inbox::{KEPT_CAPACITY, Lane};
+use crate::event_loop::inbox::{Before, KEPT_CAPACITY, Lane};
 use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
 use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
 use crate::event_loop::run_queue::{self, RunQueue};
+use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
 use crate::sync::{self, Arc, Weak};
-use crate::task_id::AbortTarget;
+use crate::task_id::{AbortTarget, TaskId};
 use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
 use crate::trace;
+use crate::unwind::{contain, contain_drop};
 
 /// The loop thread's half.
 pub(crate) struct Local {
@@ -66,6 +70,15 @@ pub(crate) struct Local {
 
 /// A queue of more tasks is long: closures that arm timers do not wait behind it.
 const LONG_QUEUE: usize = 64;
+
+// An entry of twice the size costs every wake at home: closures are in a list of their own.
+const _: () = assert!(size_of::<Runnable>() == size_of::<usize>());
+
+/// What is taken out of the queues.
+pub(crate) enum Queued {
+    Task(Runnable),
+    Closures(Box<dyn Run>),
+}
 
 /// Which queue, besides the plain one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +193,7 @@ impl Local {
             return;
         }
         if mail.timed.is_empty() {
-            run_queue::with(|queue| queue.extend(mail.main.drain(..)));
+            self.collect_main(mail);
         } else {
             self.collect_timed(mail);
         }
@@ -198,25 +211,66 @@ impl Local {
         }
     }
 
+    /// Queues tasks and runs of closures.
+    fn collect_main(&self, mail: &mut Mail) {
+        run_queue::with(|queue| {
+            let mut tasks = mail.main.drain(..);
+            let mut taken = 0;
+            for (before, closures) in mail.runs.drain(..) {
+                queue.extend(tasks.by_ref().take(before - taken));
+                taken = before;
+                queue.push_run(closures);
+            }
+            queue.extend(tasks);
+        });
+    }
+
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
     #[cold]
     fn collect_timed(&self, mail: &mut Mail) {
-        let timed = mail.timed.drain(..);
+        let in_runs: usize = mail.runs.iter().map(|(_, run)| run.len()).sum();
+        if run_queue::len() + mail.main.len() + in_runs > LONG_QUEUE {
+            let timed = mail.timed.drain(..).map(|(_, runnable)| runnable);
+            self.timed.borrow_mut().extend(timed);
+            return self.collect_main(mail);
+        }
         let mut others = mail.main.drain(..);
-        run_queue::with(|run| {
-            if run.len() + others.len() > LONG_QUEUE {
-                run.extend(others);
-                let timed = timed.map(|(_, runnable)| runnable);
-                return self.timed.borrow_mut().extend(timed);
+        let mut runs = mail.runs.drain(..);
+        let (mut taken, mut runs_taken) = (0, 0);
+        run_queue::with(|queue| {
+            for (
+                Before {
+                    items,
+                    runs: to_take,
+                },
+                runnable,
+            ) in mail.timed.drain(..)
+            {
+                for (before, closures) in runs.by_ref().take(to_take - runs_taken) {
+                    queue.extend(others.by_ref().take(before - taken));
+                    taken = before;
+                    queue.push_run(closures);
+                }
+                queue.extend(others.by_ref().take(items - taken));
+                (taken, runs_taken) = (items, to_take);
+                queue.push(runnable);
             }
-            let mut taken = 0;
-            for (before, runnable) in timed {
-                run.extend(others.by_ref().take(before - taken));
+            for (before, closures) in runs {
+                queue.extend(others.by_ref().take(before - taken));
                 taken = before;
-                run.push(runnable);
+                queue.push_run(closures);
             }
-            run.extend(others);
+            queue.extend(others);
         });
+    }
+
+    /// Queues a closure that was submitted on this thread, past an open gate; see [`RunQueue::push_closure`].
+    pub(crate) fn push_closure(
+        &self,
+        join: impl FnOnce(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>>,
+    ) {
+        self.shared.place.counters.accept_local();
+        run_queue::with(|queue| queue.push_closure(join));
     }
 
     /// Removes a timer that was dropped or reset elsewhere.
@@ -425,14 +479,19 @@ impl Local {
     /// Notes that a task has ended: a handle may wait for that, or its channel may have been closed.
     pub(crate) fn note_end(&self, end: TaskEnd, origin: LeftKind, waker: &Waker) {
         self.requests.borrow_mut().ended(waker.data().addr());
+        self.note_interrupted_end(end, origin);
+        self.update_flags();
+    }
+
+    /// Notes the end of a task or closure whose channel may have been closed.
+    #[cold]
+    fn note_interrupted_end(&self, end: TaskEnd, origin: LeftKind) {
         let mut leftovers = self.leftovers.borrow_mut();
         let interrupted = leftovers.take_interrupted(this_thread::last_task());
         if let (Some(what), TaskEnd::Completed) = (interrupted, end) {
             leftovers.add(origin.waiting_for(what));
             self.shared.place.counters.interrupted();
         }
-        drop(leftovers);
-        self.update_flags();
     }
 
     /// Notes that a task was cancelled, and why.
@@ -466,8 +525,81 @@ impl Local {
         self.shared.panics.drop(PanicSite::LoopBound, None, value);
     }
 
+    /// The next task of the run queue; `None` if there is none, or if closures come first.
+    #[inline]
     pub(crate) fn next_task(&self) -> Option<Runnable> {
         run_queue::pop()
+    }
+
+    /// Runs the closures that are next in the run queue, as many as may run before the clock has to be read;
+    /// returns whether it has to be read now, or `None` if there are none.
+    pub(crate) fn run_closures(&self, shown: u8) -> Option<bool> {
+        let mut run = run_queue::with(RunQueue::take_run)?;
+        let must_read = run.begin(shown);
+        run_queue::with(|queue| queue.put_back(run));
+        Some(must_read)
+    }
+
+    /// Counts a task; returns whether the clock has to be read, or the inbox no longer shows `shown`.
+    #[inline]
+    pub(crate) fn count_task(&self, shown: u8) -> bool {
+        self.timers.count_task() || self.shared.inbox.shown() != shown
+    }
+
+    /// Runs what was taken out of a queue: a task once, closures all.
+    pub(crate) fn run_queued(&self, queued: Queued) {
+        match queued {
+            Queued::Task(runnable) => self.run_one(runnable),
+            Queued::Closures(mut run) => {
+                while run.len() > 0 {
+                    run.begin(self.shared.inbox.shown());
+                }
+            }
+        }
+    }
+
+    /// Calls a closure, as a task of its own.
+    #[inline]
+    pub(crate) fn run_closure(&self, call: impl FnOnce(), location: Caller) {
+        self.polls.set(self.polls.get() + 1);
+        budget::reset();
+        trace::polling(location);
+        self.shared.place.counters.begin();
+        let start = self.measure_time.then(sync::now);
+        this_thread::enter_closure(TaskId::next());
+        let result = contain(call);
+        this_thread::forget_own_waker();
+        // Counted before it is reported: the handler of panics may read the counters.
+        let end = match &result {
+            Ok(()) => TaskEnd::Completed,
+            Err(_) => TaskEnd::Panicked,
+        };
+        self.shared.place.counters.end(end);
+        if self.noting.get() {
+            self.note_interrupted_end(end, LeftKind::new(location, None));
+        }
+        if let Err(payload) = result {
+            let panics = &self.shared.panics;
+            panics.report(PanicSite::Task, payload, Some(location));
+        }
+        if let Some(start) = start {
+            self.note_poll_time(start);
+        }
+    }
+
+    /// Drops a closure that has not begun, or a future: its loop has ended.
+    pub(crate) fn drop_unbegun<E>(&self, errand: E, kind: LeftKind, location: Caller) {
+        match contain_drop(errand) {
+            Ok(()) => {
+                self.dropped_unpolled(TaskEnd::Cancelled);
+                self.leftovers.borrow_mut().add(kind);
+            }
+            Err(payload) => {
+                self.dropped_unpolled(TaskEnd::Panicked);
+                let panics = &self.shared.panics;
+                panics.report(PanicSite::Destructor, payload, Some(location));
+            }
+        }
     }
 
     /// The next task of a kind.
@@ -497,15 +629,19 @@ impl Local {
         }
     }
 
-    /// Any queued task at all.
-    pub(crate) fn next_of_any(&self) -> Option<Runnable> {
+    /// Any queued task or closure at all.
+    pub(crate) fn next_of_any(&self) -> Option<Queued> {
+        if let Some(run) = run_queue::with(RunQueue::take_run) {
+            return Some(Queued::Closures(run));
+        }
         self.next_task()
             .or_else(|| self.next_of(QueueKind::Io))
             .or_else(|| self.next_of(QueueKind::Timed))
             .or_else(|| self.next_of(QueueKind::Tail))
+            .map(Queued::Task)
     }
 
-    /// How many tasks are queued on this side of the inbox.
+    /// How many tasks and closures are queued on this side of the inbox.
     pub(crate) fn queued(&self) -> usize {
         let kinds = [QueueKind::Io, QueueKind::Timed, QueueKind::Tail];
         let others: usize = kinds.map(|kind| self.queued_of(kind)).into_iter().sum();
@@ -560,6 +696,11 @@ impl Local {
         }
         let start = sync::now();
         run(runnable);
+        self.note_poll_time(start);
+    }
+
+    /// Records how long the poll took that began at `start`.
+    fn note_poll_time(&self, start: Instant) {
         let time = start.elapsed();
         self.shared.gauges.polled(time);
         let config = &self.shared.config;
@@ -612,8 +753,11 @@ impl Drop for Local {
         let mut mail = Mail::new();
         self.take_live().for_each(Waker::wake);
         self.collect(&mut mail);
-        while let Some(runnable) = self.next_of_any() {
-            cancel_task(runnable, CancelReason::Ended);
+        while let Some(queued) = self.next_of_any() {
+            match queued {
+                Queued::Task(runnable) => cancel_task(runnable, CancelReason::Ended),
+                Queued::Closures(mut run) => run.discard(&self.shared.panics),
+            }
         }
         run_queue::replace(outer);
     }

@@ -9,7 +9,7 @@
 //! | [`launch`], [`loop_thread`] | how the loop gets its thread |
 //! | [`run`], [`rest`], [`pace`], [`budget`] | a turn, the wait after it, and how far each may go |
 //! | [`shutdown`], [`ending`] | how the loop ends |
-//! | [`enqueue`], [`submit`], [`bound`], [`arena`] | what can be submitted |
+//! | [`enqueue`], [`submit`], [`closures`], [`runs`], [`bound`], [`arena`] | what can be submitted |
 //! | [`scheduled`], [`scheduled_local`], [`repeat`], [`course`] | closures that run later |
 //! | [`counters`], [`live`], [`leftovers`] | the books |
 //! | [`requests`] | what handles ask of tasks |
@@ -18,6 +18,7 @@
 pub(crate) mod arena;
 pub(crate) mod bound;
 pub(crate) mod budget;
+pub(crate) mod closures;
 pub(crate) mod context;
 pub(crate) mod counters;
 pub(crate) mod course;
@@ -41,6 +42,7 @@ pub(crate) mod requests;
 pub(crate) mod rest;
 pub(crate) mod run;
 pub(crate) mod run_queue;
+pub(crate) mod runs;
 pub(crate) mod scheduled;
 pub(crate) mod scheduled_local;
 pub(crate) mod shared;

@@ -246,7 +246,7 @@ impl Runner {
     /// Counts a task; returns whether the clock has to be read, or the phase has changed.
     #[inline]
     fn must_read_clock(&self, pace: &Pace) -> bool {
-        self.local.timers.count_task() || self.local.shared.inbox.shown() != pace.shown
+        self.local.count_task(pace.shown)
     }
 
     /// Reads the clock, and updates the pace with what has changed since the last reading.
@@ -336,7 +336,11 @@ impl Runner {
         let (local, place) = (&*self.local, self.local.shared.place.get());
         let stopped = loop {
             let Some(runnable) = local.next_task() else {
-                break false;
+                match local.run_closures(pace.shown) {
+                    Some(false) => continue,
+                    Some(true) => break true,
+                    None => break false,
+                }
             };
             local.run_next(runnable);
             if local.timers.count_task() || place.shown.get() != pace.shown {

@@ -23,6 +23,7 @@ use crate::event_loop::lifecycle::{self, Life};
 use crate::event_loop::number::{Number, Numbered};
 use crate::event_loop::place::PlaceHandle;
 use crate::event_loop::requests::Request;
+use crate::event_loop::runs::Run;
 use crate::event_loop::state::LoopState;
 
 use crate::metrics::gauges::Gauges;
@@ -141,10 +142,10 @@ pub(crate) fn meta_offset() -> usize {
 }
 
 /// What a loop takes out of its inbox.
-pub(crate) type Mail = Batch<Runnable, Message>;
+pub(crate) type Mail = Batch<Runnable, Box<dyn Run>, Message>;
 
 /// The inbox of a loop with its lock held, and so the loop's life.
-pub(crate) type InboxGuard<'a> = inbox::InboxGuard<'a, Runnable, Message, Life>;
+pub(crate) type InboxGuard<'a> = inbox::InboxGuard<'a, Runnable, Box<dyn Run>, Message, Life>;
 
 /// Makes a task on its home loop.
 pub(crate) type MakeTask = dyn FnOnce(&Arc<Shared>) -> Runnable + Send;
@@ -233,7 +234,7 @@ pub(crate) struct Shared {
     /// How tasks name the loop.
     pub(crate) number: Number<Shared>,
     /// The mailbox; under its lock, the life of the loop.
-    pub(crate) inbox: Inbox<Runnable, Message, Life>,
+    pub(crate) inbox: Inbox<Runnable, Box<dyn Run>, Message, Life>,
     pub(crate) port: reactor::Port<Watched>,
     /// The counters, and what the inbox shows.
     pub(crate) place: PlaceHandle,

@@ -27,7 +27,7 @@ use crate::clock::earlier;
 use crate::event_loop::hooks::{Hook, HookId};
 use crate::event_loop::inbox::Ring;
 use crate::event_loop::lifecycle::Asked;
-use crate::event_loop::local::Local;
+use crate::event_loop::local::{Local, Queued};
 use crate::event_loop::pace::SLICE;
 use crate::event_loop::shared::{InboxGuard, Mail, Shared};
 use crate::event_loop::terms::{DrainScope, EndCondition, ShutdownRequest, ShutdownTerms};
@@ -300,8 +300,8 @@ pub(crate) fn take_down(
         // Tasks that were accepted or woken between the last check and the close get one poll. They are
         // taken out first: otherwise a task that wakes itself would run instead of one in a later lane.
         let accepted: Vec<_> = std::iter::from_fn(|| local.next_of_any()).collect();
-        for runnable in accepted {
-            local.run_one(runnable);
+        for queued in accepted {
+            local.run_queued(queued);
         }
     }
     trace::shutdown(shared.index, "tasks");
@@ -319,7 +319,10 @@ pub(crate) fn take_down(
 fn cancel_all(local: &Rc<Local>, driver: &mut Driver, mail: &mut Mail) {
     let shared = &local.shared;
     // Drops their futures; the harness contains panics of their destructors.
-    let cancel = |runnable| local.cancel(runnable, CancelReason::Ended);
+    let cancel = |queued| match queued {
+        Queued::Task(runnable) => local.cancel(runnable, CancelReason::Ended),
+        Queued::Closures(mut run) => run.cancel(),
+    };
     let drop_queued = || std::iter::from_fn(|| local.next_of_any()).for_each(cancel);
     for waker in local.take_live() {
         // The task's own waker: it calls `schedule`. Each task is dropped right after its wake.

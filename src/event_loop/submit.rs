@@ -1,13 +1,15 @@
 //! How work comes to a loop.
 //!
 //! Every submission ends in [`enqueue`](super::enqueue). `spawn` builds its task first, outside the
-//! lock, and a refusal shows in the handle; `try_spawn` and the closures are built in the critical
-//! section that accepts them, because async-task does not give a future back.
+//! lock, and a refusal shows in the handle; the task of `try_spawn` is built in the critical section that
+//! accepts it, because async-task does not give a future back. `execute` and `spawn_detached` submit
+//! [errands](super::closures), which become tasks on the loop or need none.
 
 use std::future::Future;
 use std::panic::Location;
 
 use crate::error::{Caller, RejectReason, Rejected};
+use crate::event_loop::closures::Call;
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::handle::EventLoop;
@@ -17,6 +19,7 @@ use crate::panic::PanicSite;
 use crate::sync::Arc;
 use crate::task;
 use crate::task::closure::Closure;
+use crate::task::detached::Detached;
 use crate::task::join::JoinHandle;
 use crate::task::lazy::Lazy;
 use crate::task::origin::Origin;
@@ -156,9 +159,88 @@ impl EventLoop {
         self.try_submit(future, |future| future, Lane::Main, Urgency::Now)
     }
 
+    /// Spawns a future on this loop that nobody waits for, or hands it back.
+    ///
+    /// It is as `try_spawn` with its handle dropped, and cheaper if the work comes from other threads: the
+    /// future travels to the loop without a task, and the loop creates the task when it begins. What one thread
+    /// spawns and executes on a loop begins in that order, whichever function it uses. A panic is reported
+    /// through [`Builder::on_panic`](crate::Builder::on_panic). Use [`spawn`](EventLoop::spawn) if anything is to
+    /// be known of the end: the handle tells, and can abort the task.
+    ///
+    /// An accepted future is polled and dropped on the loop only, also if the loop ends before it has begun.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(1)?;
+    /// let (tx, rx) = mpsc::channel();
+    /// for n in 0..3 {
+    ///     let tx = tx.clone();
+    ///     group.next().spawn_detached(async move { tx.send(n).unwrap() })?;
+    /// }
+    /// drop(tx);
+    /// assert_eq!(rx.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_detached<F>(&self, future: F) -> Result<(), Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_detached_from(future, Location::caller())
+    }
+
+    /// As [`EventLoop::spawn_detached`], for a task of this origin.
+    pub(crate) fn spawn_detached_from<F>(
+        &self,
+        future: F,
+        origin: impl Origin + Send + 'static,
+    ) -> Result<(), Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let location = origin.location();
+        self.offer_detached(future, origin)
+            .inspect_err(|rejected| self.shared().note_refusal(rejected.reason(), location))
+    }
+
+    /// As [`EventLoop::spawn_detached`], but a refusal is not counted: another loop may accept the future.
+    pub(crate) fn offer_detached<F>(
+        &self,
+        future: F,
+        origin: impl Origin + Send + 'static,
+    ) -> Result<(), Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        if context::is_home(self.shared()) {
+            // The task is created here in any case, and takes less room in the queue.
+            let offered = self.offer(future, |future| future, Lane::Main, Urgency::Now, origin);
+            return offered.map(drop);
+        }
+        let location = origin.location();
+        let errand = Detached { future, origin };
+        let queued = self.shared().enqueue_errand(errand, Urgency::Now, location);
+        queued.map_err(|rejected| {
+            let reason = rejected.reason();
+            Rejected::new(rejected.into_inner().future, reason)
+        })
+    }
+
     /// Runs a closure on this loop, once, in its turn.
     ///
-    /// What one thread spawns and executes on a loop begins in that order.
+    /// What one thread spawns and executes on a loop begins in that order. A closure is a task of its own, with
+    /// an [id](crate::task_id()), in every count, bound and report; but closures of one type that come one after
+    /// the other share their memory, so a flow of them is cheaper than one of tasks.
     ///
     /// # Examples
     ///
@@ -185,8 +267,7 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.try_submit(call, Closure::new, Lane::Main, Urgency::Now)
-            .map(drop)
+        self.try_execute(call, Urgency::Now, Location::caller())
     }
 
     /// Runs a closure on this loop, once, in its turn, and returns a handle to its result.
@@ -292,8 +373,20 @@ impl EventLoop {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.try_submit(call, Closure::new, Lane::Main, Urgency::Lazy)
-            .map(drop)
+        self.try_execute(call, Urgency::Lazy, Location::caller())
+    }
+
+    /// Queues a closure, or hands it back and counts the refusal.
+    fn try_execute<F>(&self, call: F, urgency: Urgency, location: Caller) -> Result<(), Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let queued = self.shared().enqueue_errand(Call(call), urgency, location);
+        queued.map_err(|rejected| {
+            let reason = rejected.reason();
+            self.shared().note_refusal(reason, location);
+            Rejected::new(rejected.into_inner().0, reason)
+        })
     }
 
     /// Runs a closure once, after the tasks of the iteration that takes it in: to flush what they

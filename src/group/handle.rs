@@ -273,6 +273,33 @@ impl EventLoopGroup {
         spawned.map_err(Refused::into_rejected)
     }
 
+    /// Spawns a future on the next loop that nobody waits for, or hands it back.
+    ///
+    /// For work from other threads it is cheaper than a spawn whose handle is dropped; see
+    /// [`EventLoop::spawn_detached`].
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] carries the future and the reason.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// group.spawn_detached(async move { tx.send("done").unwrap() })?;
+    /// assert_eq!(rx.recv(), Ok("done"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_detached<F>(&self, future: F) -> Result<(), Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.core.spawn_detached(future, Location::caller())
+    }
+
     /// Spawns a future on the loop with this index, or hands it back.
     ///
     /// # Errors

@@ -35,6 +35,22 @@ impl GroupCore {
         })
     }
 
+    /// Spawns a future without a handle on the next loop.
+    pub(crate) fn spawn_detached<F>(
+        &self,
+        future: F,
+        origin: impl Origin + Clone + Send + 'static,
+    ) -> Result<(), Rejected<F>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.offer(future, origin.location(), is_closed, |one, future| {
+            one.offer_detached(future, origin.clone())
+        })
+        .map_err(Refused::into_rejected)
+    }
+
     /// Makes a future on the next loop, and runs it there.
     pub(crate) fn spawn_with<I, F>(
         &self,

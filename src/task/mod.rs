@@ -25,6 +25,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod closure;
+pub(crate) mod detached;
 pub(crate) mod harness;
 pub(crate) mod join;
 pub(crate) mod lazy;

@@ -106,14 +106,27 @@ impl DrivenLoop {
         }
         let next = local
             .next_of(QueueKind::Timed)
-            .or_else(|| local.next_task())
-            .or_else(|| local.next_of(QueueKind::Tail));
-        let Some(runnable) = next else {
-            return false;
+            .or_else(|| local.next_task());
+        // A run of closures stops at the end of the stride: after one of them.
+        local.timers.set_stride(1);
+        let ran = match next {
+            Some(runnable) => {
+                local.run_one(runnable);
+                true
+            }
+            None if local.run_closures(local.shared.inbox.shown()).is_some() => true,
+            None => match local.next_of(QueueKind::Tail) {
+                Some(runnable) => {
+                    local.run_one(runnable);
+                    true
+                }
+                None => false,
+            },
         };
-        local.run_one(runnable);
-        local.publish();
-        true
+        if ran {
+            local.publish();
+        }
+        ran
     }
 
     /// The earliest deadline after `now`, of a timer or the shutdown.

@@ -35,7 +35,7 @@ fn who_sees_a_task_ended_sees_what_it_had_submitted() {
         // A task of one loop submits to another one and ends; a third thread reads the counters of
         // both.
         let counters = Arc::new(Counters::default());
-        let inbox: Arc<Inbox<u32, char, Door>> =
+        let inbox: Arc<Inbox<u32, Vec<u32>, char, Door>> =
             Arc::new(Inbox::new(Door::Open, Box::leak(Box::default())));
         counters.accept_local();
         counters.begin();

@@ -36,7 +36,7 @@ impl Gate for Door {
 /// An inbox and its bell, as a loop and its producers use them.
 #[derive(Clone)]
 struct Post {
-    inbox: Arc<Inbox<u32, char, Door>>,
+    inbox: Arc<Inbox<u32, Vec<u32>, char, Door>>,
     bell: Arc<Parker>,
 }
 

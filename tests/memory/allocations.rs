@@ -90,6 +90,70 @@ fn a_task_spawned_from_outside_is_one_allocation_there_and_none_on_the_loop() {
     });
 }
 
+#[test]
+fn closures_of_one_type_share_their_allocations() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next();
+        let numbers: Vec<_> = (0..10)
+            .map(|_| {
+                let release = util::stall(ev);
+                let before = allocations();
+                for n in 0..TASKS {
+                    ev.execute(move || _ = std::hint::black_box(n)).unwrap();
+                }
+                let after = allocations();
+                release.open();
+                util::flush(ev);
+                after - before
+            })
+            .collect();
+        // The run, and its deque whenever that grows.
+        assert!(numbers.iter().all(|number| *number <= 16), "{numbers:?}");
+    });
+}
+
+#[test]
+fn a_closure_between_others_is_one_allocation_as_a_task_is() {
+    within(|| {
+        let group = EventLoopGroup::new(1).unwrap();
+        let ev = group.next();
+        let on_the_loop = || loopgroup::block_on(ev.submit(allocations)).unwrap();
+        let mut growths = (0, 0);
+        for _ in 0..10 {
+            let start = on_the_loop();
+            let release = util::stall(ev);
+            let before = allocations();
+            for n in 0..TASKS / 2 {
+                ev.execute(move || _ = std::hint::black_box(n)).unwrap();
+                ev.execute(move || _ = std::hint::black_box([n; 3]))
+                    .unwrap();
+            }
+            growths.0 += usize::from(allocations() - before > TASKS);
+            release.open();
+            growths.1 += usize::from(on_the_loop() > start);
+        }
+        assert!(growths.0 <= 2, "{growths:?}");
+        assert!(growths.1 <= 2, "{growths:?}");
+    });
+}
+
+#[test]
+fn closures_executed_on_their_loop_share_their_allocations() {
+    on_a_loop(|| async {
+        let ev = loopgroup::EventLoop::current().unwrap();
+        for _ in 0..3 {
+            let before = allocations();
+            for n in 0..TASKS {
+                ev.execute(move || _ = std::hint::black_box(n)).unwrap();
+            }
+            yield_now().await;
+            let after = allocations() - before;
+            assert!(after <= 20, "{after}");
+        }
+    });
+}
+
 /// One place for a value, and for the waker of whoever waits for it.
 #[derive(Default)]
 struct Slot {

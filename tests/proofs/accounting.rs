@@ -347,6 +347,10 @@ fn submit_from_outside(round: &Arc<Round>, group: Option<&EventLoopGroup>, rng: 
                 Told::Refused(reason)
             }
         },
+        4 if rng.one_in(2) => told_of(
+            ev.spawn_detached(body(witness))
+                .map_err(|no| (no.reason(), no.into_inner())),
+        ),
         4 => told_of(
             ev.execute(closure(witness, rng))
                 .map_err(|no| (no.reason(), no.into_inner())),

@@ -1,6 +1,7 @@
 //! Work that is submitted runs once, ends once, and tells how it ended.
 
 mod bounds;
+mod closures;
 mod fairness;
 mod handles;
 mod join;

@@ -657,8 +657,9 @@ fn each_producer_sees_its_submissions_run_in_order() {
                         let seen = Arc::clone(&seen);
                         let note = move || seen.lock().unwrap()[producer].push(n);
                         // Every way in shares one queue.
-                        match n % 6 {
+                        match n % 7 {
                             0 => ev.execute(note).unwrap(),
+                            6 => ev.spawn_detached(async move { note() }).unwrap(),
                             1 => drop(ev.submit(note)),
                             2 => drop(ev.spawn(async move { note() })),
                             3 => drop(ev.try_spawn(async move { note() }).unwrap()),

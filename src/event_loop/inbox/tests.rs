@@ -31,15 +31,15 @@ impl Gate for Door {
     }
 }
 
-fn inbox() -> Inbox<u32, char, Door> {
+fn inbox() -> Inbox<u32, Vec<u32>, char, Door> {
     Inbox::new(Door::Open, Box::leak(Box::default()))
 }
 
-fn set(inbox: &Inbox<u32, char, Door>, door: Door) {
+fn set(inbox: &Inbox<u32, Vec<u32>, char, Door>, door: Door) {
     inbox.lock().edit(|gate| *gate = door);
 }
 
-fn set_if_empty(inbox: &Inbox<u32, char, Door>, door: Door) -> bool {
+fn set_if_empty(inbox: &Inbox<u32, Vec<u32>, char, Door>, door: Door) -> bool {
     let mut guard = inbox.lock();
     let empty = guard.is_empty();
     if empty {
@@ -48,7 +48,7 @@ fn set_if_empty(inbox: &Inbox<u32, char, Door>, door: Door) -> bool {
     empty
 }
 
-fn drain(inbox: &Inbox<u32, char, Door>) -> Batch<u32, char> {
+fn drain(inbox: &Inbox<u32, Vec<u32>, char, Door>) -> Batch<u32, Vec<u32>, char> {
     let mut batch = Batch::new();
     inbox.drain(&mut batch);
     batch
@@ -301,4 +301,64 @@ fn a_large_inbox_frees_its_memory_before_a_sleep() {
     assert!(inbox.try_sleep(None));
     let inside = inbox.state.lock().mail.main.capacity();
     assert!(batch.main.capacity() <= KEPT_CAPACITY && inside <= KEPT_CAPACITY);
+}
+
+/// Lets a new item of a run in.
+fn push_run(inbox: &Inbox<u32, Vec<u32>, char, Door>, item: u32) -> Option<Ring> {
+    inbox.push_run_with(Urgency::Now, |last| match last {
+        Some(run) => {
+            run.push(item);
+            None
+        }
+        None => Some(vec![item]),
+    })
+}
+
+#[test]
+fn an_item_joins_the_last_run_unless_something_has_come_since_that_is_in_order_with_it() {
+    let inbox = inbox();
+    for item in [1, 2] {
+        assert!(push_run(&inbox, item).is_some());
+    }
+    // Neither tail items nor messages are in order with it.
+    let _ = inbox.push_new_with(Lane::Tail, Urgency::Now, || 70);
+    let _ = inbox.post('m', Urgency::Now);
+    assert!(push_run(&inbox, 3).is_some());
+    let _ = inbox.push_new_with(Lane::Main, Urgency::Now, || 10);
+    for item in [4, 5] {
+        assert!(push_run(&inbox, item).is_some());
+    }
+    let _ = inbox.push_wake(11, WakeSender::Outside);
+    assert!(push_run(&inbox, 6).is_some());
+    let _ = inbox.push_new_with(Lane::Timed, Urgency::Now, || 80);
+    assert!(push_run(&inbox, 7).is_some());
+    assert!(push_run(&inbox, 8).is_some());
+    assert_eq!(inbox.accepted(), 11);
+    let batch = drain(&inbox);
+    assert_eq!(batch.main, [10, 11]);
+    let runs = [
+        (0, vec![1, 2, 3]),
+        (1, vec![4, 5]),
+        (2, vec![6]),
+        (2, vec![7, 8]),
+    ];
+    assert_eq!(batch.runs, runs);
+    assert_eq!(batch.timed, [(Before { items: 2, runs: 3 }, 80)]);
+    // What was drained is not joined.
+    assert!(push_run(&inbox, 9).is_some());
+    assert_eq!(drain(&inbox).runs, [(0, vec![9])]);
+}
+
+#[test]
+fn a_run_is_let_in_and_rings_as_any_item() {
+    let inbox = inbox();
+    assert!(inbox.try_sleep(None));
+    assert_eq!(push_run(&inbox, 1), Some(Ring::Needed));
+    assert_eq!(push_run(&inbox, 2), Some(Ring::NotNeeded));
+    assert!(!inbox.try_sleep(None), "something is inside");
+    drain(&inbox);
+    set(&inbox, Door::Closed);
+    let refused = inbox.push_run_with(Urgency::Now, |_| unreachable!("the gate is closed"));
+    assert_eq!(refused, None);
+    assert_eq!(inbox.accepted(), 2);
 }
