@@ -129,8 +129,8 @@ impl Remote for OneLoop {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        // With `EventLoop::spawn_detached` this line is: self.home.spawn_detached(future).expect("it is open");
-        drop(self.home.spawn(future));
+        let spawned = self.home.spawn_detached(future);
+        spawned.map_err(|rejected| rejected.reason()).expect("the loop is open");
     }
 
     fn execute(&self, call: impl FnOnce() + Send + 'static) {
