@@ -8,8 +8,9 @@
 //!   that share one wake-up, at little CPU time.
 //! - It is not set again if it rings in time anyway. So it may ring for a timer that was cancelled since; the
 //!   loop then waits again, for the next deadline.
-//! - The selector's own timeout is set as well: if the system refuses to set the alarm, the wait ends up to a
-//!   millisecond late, as without alarms.
+//! - With the alarm set the selector has no timeout of its own: that would be a second timer for each wait. If
+//!   the system refuses to set the alarm, the selector has its timeout, and the wait ends up to a millisecond
+//!   late, as without alarms.
 //!
 //! ```text
 //! unset ──set_for──▶ set ──rang──▶ unset
@@ -65,21 +66,22 @@ mod system {
             registry.register(&mut SourceFd(&descriptor), ALARM, Interest::READABLE)
         }
 
-        /// Sets it for a wait of this length, unless it rings in time.
-        pub(crate) fn set_for(&mut self, now: Instant, left: Duration) {
+        /// Sets it for a wait of this length, unless it rings in time anyway; returns whether it will ring.
+        pub(crate) fn set_for(&mut self, now: Instant, left: Duration) -> bool {
             if left.is_zero() {
-                return; // That is no wait.
+                return false; // That is no wait.
             }
             let left = left.max(GAP);
             let Some(rings_at) = now.checked_add(left) else {
-                return;
+                return false;
             };
             if self.rings_at.is_some_and(|set| set <= rings_at) {
-                return;
+                return true;
             }
             let expiration = Expiration::OneShot(TimeSpec::from_duration(left));
             let set = self.timer.set(expiration, TimerSetTimeFlags::empty());
             self.rings_at = set.is_ok().then_some(rings_at);
+            set.is_ok()
         }
 
         /// Records that it has rung.
@@ -117,7 +119,9 @@ mod system {
             Ok(())
         }
 
-        pub(crate) fn set_for(&mut self, _now: Instant, _left: Duration) {}
+        pub(crate) fn set_for(&mut self, _now: Instant, _left: Duration) -> bool {
+            false
+        }
 
         pub(crate) fn rang(&mut self) {}
     }
@@ -149,7 +153,8 @@ mod tests {
         let now = Instant::now();
         let at = |micros| now + Duration::from_micros(micros);
         let mut set_for = |micros| {
-            alarm.set_for(now, Duration::from_micros(micros));
+            let rings = alarm.set_for(now, Duration::from_micros(micros));
+            assert_eq!(rings, micros > 0);
             alarm.rings_at
         };
         assert_eq!(set_for(0), None, "no wait");
@@ -159,7 +164,7 @@ mod tests {
         assert_eq!(set_for(1), Some(now + GAP), "not at once");
         assert_eq!(set_for(51), Some(now + GAP), "in time");
         alarm.rang();
-        alarm.set_for(now, Duration::from_micros(60));
+        assert!(alarm.set_for(now, Duration::from_micros(60)));
         assert_eq!(alarm.rings_at, Some(at(60)));
     }
 }

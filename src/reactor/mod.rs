@@ -235,9 +235,11 @@ impl Reactor {
         until: Option<WaitUntil>,
         ready: &mut Vec<Waker>,
     ) -> io::Result<()> {
-        let timeout = until.map(|until| until.left().min(LONGEST_WAIT));
+        let mut timeout = until.map(|until| until.left().min(LONGEST_WAIT));
         if let (Some(alarm), Some(until)) = (&mut self.alarm, until) {
-            alarm.set_for(until.now, until.left());
+            if alarm.set_for(until.now, until.left()) {
+                timeout = None;
+            }
         }
         if self.poll_once(port, timeout, ready)? {
             return Ok(());
