@@ -105,7 +105,8 @@ impl<E: Errand> Run for TypedRun<E> {
         if !ptr::eq(self.location, location) || self.rest.len() >= Self::MOST {
             return false;
         }
-        self.rest.extend(errand.take());
+        self.rest
+            .push_back(errand.take().expect("an errand is queued once"));
         true
     }
 

@@ -281,10 +281,15 @@ impl Shared {
     }
 
     /// Rings the bell if the inbox asks for it.
+    #[inline]
     pub(crate) fn ring_if_needed(&self, ring: Ring) {
-        if ring == Ring::NotNeeded {
-            return;
+        if ring == Ring::Needed {
+            self.ring();
         }
+    }
+
+    #[inline(never)] // Most submissions find the loop awake.
+    fn ring(&self) {
         // The write of a few bytes to an eventfd does not fail; should it, the next producer takes
         // the duty to ring.
         for _ in 0..16 {

@@ -64,6 +64,18 @@ impl Post {
         pushed.map(|ring| self.ring_if_needed(ring)).is_ok()
     }
 
+    /// Lets an item in that joins the run before it.
+    fn execute(&self, item: u32) -> bool {
+        let ring = self.inbox.push_run_with(Urgency::Now, |last| match last {
+            Some(run) => {
+                run.push(item);
+                None
+            }
+            None => Some(vec![item]),
+        });
+        ring.map(|ring| self.ring_if_needed(ring)).is_some()
+    }
+
     /// Moves the gate, if the inbox is empty.
     fn set_if_empty(&self, door: Door) -> bool {
         let mut guard = self.inbox.lock();
@@ -74,10 +86,15 @@ impl Post {
         empty
     }
 
+    /// Everything inside, in order: runs have the places that they were given.
     fn collect(&self) -> Vec<u32> {
         let mut batch = Batch::new();
         self.inbox.drain(&mut batch);
-        batch.main
+        let mut received = batch.main;
+        for (before, run) in batch.runs.into_iter().rev() {
+            received.splice(before..before, run);
+        }
+        received
     }
 
     fn rest(&self) {
@@ -221,6 +238,24 @@ fn a_nudge_that_races_with_parking_gives_a_turn() {
             post.rest();
         }
         nudger.join().unwrap();
+    });
+}
+
+#[test]
+fn items_of_runs_arrive_once_and_in_order_with_others_whenever_the_loop_drains() {
+    explore(|| {
+        let post = Post::new();
+        let one = producer(&post, |post| {
+            assert!(post.execute(1));
+            assert!(post.wake(2));
+            assert!(post.execute(3));
+        });
+        let other = producer(&post, |post| assert!(post.execute(9)));
+        let (others, own): (Vec<_>, Vec<_>) = post.receive(4).into_iter().partition(|&n| n == 9);
+        assert_eq!((own, others), (vec![1, 2, 3], vec![9]));
+        assert_eq!(post.inbox.accepted(), 3, "a wake is not new");
+        one.join().unwrap();
+        other.join().unwrap();
     });
 }
 

@@ -28,6 +28,7 @@ pub const SCENARIOS: &[Scenario] = scenarios![
     tasks::join_from_two_loops, Still;
     tasks::bounded_queue_against_producers, Still;
     tasks::lazy_against_sleep, Still;
+    tasks::closures_against_the_end, Still;
     shutdown::spawn_against_shutdown, Still;
     shutdown::loop_bound_against_shutdown, Still;
     shutdown::group_drop_against_spawn, Still;

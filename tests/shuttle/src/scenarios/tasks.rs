@@ -232,3 +232,37 @@ pub fn lazy_against_sleep() {
     );
     ledger.check(&report);
 }
+
+/// Closures and detached futures of two threads race with the end: each runs or is dropped, once, at home.
+pub fn closures_against_the_end() {
+    let ledger = Ledger::default();
+    let group = ledger.group(1);
+    let producers = [0, 1].map(|_| {
+        let (ev, ledger) = (group.next().clone(), ledger.clone());
+        thread::spawn(move || {
+            for _ in 0..3 {
+                let watched = ledger.watch(async {});
+                let id = watched.id;
+                // Polled where it runs, dropped where it ends.
+                let accepted = ev.execute(move || block_once(watched)).is_ok();
+                ledger.note(id, if accepted { End::Unknown } else { End::Refused });
+            }
+            let watched = ledger.watch(yield_now());
+            let id = watched.id;
+            let accepted = ev.spawn_detached(watched).is_ok();
+            ledger.note(id, if accepted { End::Unknown } else { End::Refused });
+        })
+    });
+    let termination = group.shutdown_now();
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    ledger.check(&termination.wait());
+}
+
+/// Polls a future once, and drops it.
+fn block_once(future: impl Future) {
+    let mut future = std::pin::pin!(future);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let _ = future.as_mut().poll(&mut cx);
+}
