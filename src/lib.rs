@@ -258,7 +258,7 @@ pub use run::run;
 pub use shutdown_requested::{ShutdownRequested, shutdown_requested};
 pub use spawn::{spawn, spawn_detached, spawn_local, try_spawn, try_spawn_local};
 pub use task::abort::AbortHandle;
-pub use task::join::JoinHandle;
+pub use task::join::{CancelFuture, JoinHandle};
 pub use task_builder::{TaskBuilder, task, task_id};
 pub use task_id::TaskId;
 pub use termination::TerminationFuture;

@@ -39,7 +39,7 @@ use crate::this_thread;
 #[track_caller]
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
-    F: Future + Send + 'static,
+    F: Future + Send + 'static, // not Send? see spawn_local
     F::Output: Send + 'static,
 {
     // The chooser is user code: it is called with no borrow of the context.

@@ -44,7 +44,7 @@ impl EventLoop {
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? see spawn_with
         F::Output: Send + 'static,
     {
         self.spawn_by(future, Lane::Main, Urgency::Now, Location::caller())

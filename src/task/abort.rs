@@ -18,8 +18,8 @@ use crate::task_id::{AbortTarget, TaskId};
 impl TaskMeta {
     /// Aborts the task, which had not ended a moment ago.
     pub(crate) fn abort(&self) {
-        if let Some(job) = self.find_job() {
-            return job.abort();
+        if self.is_job() {
+            return self.find_job().iter().for_each(|job| job.abort());
         }
         let Some(home) = LOOPS.find(self.home()) else {
             return; // it has ended with its loop
@@ -33,11 +33,9 @@ impl TaskMeta {
         }
     }
 
-    /// The control of a job that has not ended.
+    /// The control of a job, if it has not ended.
     fn find_job(&self) -> Option<Arc<JobControl>> {
-        self.is_job()
-            .then(|| JOBS.lock().get(&self.id()).and_then(Weak::upgrade))
-            .flatten()
+        JOBS.lock().get(&self.id()).and_then(Weak::upgrade)
     }
 }
 
@@ -134,8 +132,9 @@ enum AbortRepr {
 impl AbortHandle {
     /// The handle of a task that had not ended a moment ago.
     pub(crate) fn new(meta: &TaskMeta) -> AbortHandle {
-        if let Some(job) = meta.find_job() {
-            return AbortHandle(AbortRepr::Job(job));
+        if meta.is_job() {
+            let job = meta.find_job().map(AbortRepr::Job);
+            return AbortHandle(job.unwrap_or(AbortRepr::Ended(meta.id())));
         }
         let Some(home) = LOOPS.find(meta.home()) else {
             return AbortHandle::of_ended(meta.id());

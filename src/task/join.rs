@@ -10,7 +10,7 @@
 //!   that contains its panics.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -46,7 +46,7 @@ use crate::unwind::{contain, contain_drop};
 /// assert_eq!(group.block_on(handle).unwrap(), 42);
 /// # std::io::Result::Ok(())
 /// ```
-#[must_use = "dropping a JoinHandle detaches the task; use drop() to say so"]
+#[must_use = "the task runs in any case: `.await` the handle for its result, or `drop()` it to detach the task"]
 pub struct JoinHandle<T> {
     /// `None` once the result is taken.
     task: Option<Task<T>>,
@@ -190,15 +190,9 @@ impl<T> JoinHandle<T> {
     /// assert_eq!(group.block_on(for_ever.cancel()), None); // its future was dropped by now
     /// # std::io::Result::Ok(())
     /// ```
-    pub fn cancel(mut self) -> impl Future<Output = Option<T>> + use<T> {
+    pub fn cancel(self) -> CancelFuture<T> {
         self.abort();
-        async move {
-            if self.task.is_none() {
-                return None;
-            }
-            let outcome = poll_fn(|cx| self.poll_outcome(cx)).await;
-            outcome.value_or_report()
-        }
+        CancelFuture(self)
     }
 
     /// Polls the task, and frees it once it has ended.
@@ -242,6 +236,34 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
+/// Waits until the future of a cancelled task is dropped; [`JoinHandle::cancel`] returns it.
+///
+/// It resolves to the result if the task completed first, else to `None`.
+///
+/// # Examples
+///
+/// ```
+/// let group = loopgroup::EventLoopGroup::new(1)?;
+/// let task = group.spawn(async { 7 });
+/// while !task.is_finished() {}
+/// assert_eq!(group.block_on(task.cancel()), Some(7)); // it came first
+/// # std::io::Result::Ok(())
+/// ```
+#[must_use = "the task is cancelled already: `.await` this to wait for the end of it, or call `abort` instead"]
+#[derive(Debug)]
+pub struct CancelFuture<T>(JoinHandle<T>);
+
+impl<T> Future for CancelFuture<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        if self.0.is_joined() {
+            return Poll::Ready(None);
+        }
+        self.0.poll_outcome(cx).map(TaskOutcome::value_or_report)
+    }
+}
+
 impl<T> Drop for JoinHandle<T> {
     #[inline]
     fn drop(&mut self) {
@@ -256,7 +278,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.task {
             None => "joined",
-            Some(task) if task.metadata().is_of_no_loop() => "refused",
+            Some(task) if task.metadata().is_of_no_loop() => "rejected",
             Some(task) if task.is_finished() => "finished",
             Some(_) => "running",
         };

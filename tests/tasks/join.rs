@@ -438,7 +438,7 @@ fn debug_shows_where_the_task_is() {
         for state in At::ALL {
             let (stage, handle) = at(state);
             let expected = match state {
-                At::Refused => "refused",
+                At::Refused => "rejected",
                 _ if state.is_unfinished() => "running",
                 _ => "finished",
             };
