@@ -251,24 +251,18 @@ mod tests {
         fn discard(&mut self, _: &PanicReporter) {}
     }
 
-    /// Takes the next task, or the next closure of the next run; the rest of the run goes back.
-    fn next(queue: &mut RunQueue<u64>) -> Option<u64> {
+    /// Takes the next task, or the next closure of the next run; the rest of the run goes back. `closures` are the
+    /// numbers of all closures, in order.
+    fn next(queue: &mut RunQueue<u64>, closures: &mut VecDeque<u64>) -> Option<u64> {
         if let Some(task) = queue.pop() {
             return Some(task);
         }
         let mut run = queue.take_run()?;
         let left = run.len();
-        let any: &mut dyn Run = &mut *run;
-        let number = FIRST.with_borrow_mut(|first| first.pop_front());
-        any.begin(0);
-        assert_eq!(any.len(), left - 1);
+        run.begin(0);
+        assert_eq!(run.len(), left - 1);
         queue.put_back(run);
-        number
-    }
-
-    thread_local! {
-        /// The numbers of all closures, in order.
-        static FIRST: RefCell<VecDeque<u64>> = const { RefCell::new(VecDeque::new()) };
+        closures.pop_front()
     }
 
     #[test]
@@ -276,7 +270,7 @@ mod tests {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let mut queue = RunQueue::new();
-            let mut model = VecDeque::new();
+            let (mut model, mut closures) = (VecDeque::new(), VecDeque::new());
             for number in 0..500_u64 {
                 match random.below(8) {
                     0..=2 => {
@@ -286,7 +280,7 @@ mod tests {
                     3 => {
                         let run = Numbers(VecDeque::from([number]));
                         queue.push_run(Box::new(run));
-                        FIRST.with_borrow_mut(|first| first.push_back(number));
+                        closures.push_back(number);
                         model.push_back(number);
                     }
                     4 => {
@@ -294,17 +288,21 @@ mod tests {
                             assert!(last.is_none_or(|last| last.len() > 0));
                             Some(Box::new(Numbers(VecDeque::from([number]))))
                         });
-                        FIRST.with_borrow_mut(|first| first.push_back(number));
+                        closures.push_back(number);
                         model.push_back(number);
                     }
-                    _ => assert_eq!(next(&mut queue), model.pop_front(), "seed {seed}"),
+                    _ => assert_eq!(
+                        next(&mut queue, &mut closures),
+                        model.pop_front(),
+                        "seed {seed}"
+                    ),
                 }
                 assert_eq!(queue.len(), model.len());
             }
             while let Some(number) = model.pop_front() {
-                assert_eq!(next(&mut queue), Some(number), "seed {seed}");
+                assert_eq!(next(&mut queue, &mut closures), Some(number), "seed {seed}");
             }
-            assert_eq!((next(&mut queue), queue.len()), (None, 0));
+            assert_eq!((next(&mut queue, &mut closures), queue.len()), (None, 0));
         }
     }
 
