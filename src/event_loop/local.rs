@@ -213,17 +213,18 @@ impl Local {
         for (before, closures) in mail.runs.drain(..) {
             self.runs.push(queued + before, closures);
         }
+        self.runs.count(std::mem::take(&mut mail.in_runs));
     }
 
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
     #[cold]
     fn collect_timed(&self, mail: &mut Mail) {
-        let in_runs: usize = mail.runs.iter().map(|(_, run)| run.len()).sum();
-        if self.queued_in_order() + mail.main.len() + in_runs > LONG_QUEUE {
+        if self.queued_in_order() + mail.main.len() + mail.in_runs > LONG_QUEUE {
             let timed = mail.timed.drain(..).map(|(_, runnable)| runnable);
             self.timed.borrow_mut().extend(timed);
             return self.collect_main(mail);
         }
+        self.runs.count(std::mem::take(&mut mail.in_runs));
         let mut run = self.run.borrow_mut();
         let mut others = mail.main.drain(..);
         let mut runs = mail.runs.drain(..);
@@ -525,7 +526,9 @@ impl Local {
     pub(crate) fn run_closures(&self, shown: u8) -> Option<bool> {
         let mut run = self.runs.take_run()?;
         let must_read = run.begin(shown);
-        self.runs.put_back(run);
+        if must_read {
+            self.runs.put_back(run);
+        }
         Some(must_read)
     }
 

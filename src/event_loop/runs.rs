@@ -83,11 +83,15 @@ impl Runs {
         Some(task)
     }
 
-    /// Adds a run behind so many tasks of the run queue, and behind all other runs.
+    /// Adds a run behind so many tasks of the run queue, and behind all other runs. Its closures are to be
+    /// [counted](Runs::count).
     pub(crate) fn push(&self, tasks: usize, run: Box<dyn Run>) {
-        let position = self.position_behind(tasks);
-        self.queued.set(self.queued.get() + run.len());
-        self.push_at(position, run);
+        self.push_at(self.position_behind(tasks), run);
+    }
+
+    /// Counts closures of runs that are pushed.
+    pub(crate) fn count(&self, closures: usize) {
+        self.queued.set(self.queued.get() + closures);
     }
 
     /// Adds a closure behind so many tasks of the run queue: `join` is given the last run if the closure comes right
@@ -102,7 +106,7 @@ impl Runs {
         let last = runs.back_mut().filter(|(last, _)| *last == position);
         let new = join(last.map(|(_, run)| run));
         drop(runs);
-        self.queued.set(self.queued.get() + 1);
+        self.count(1);
         if let Some(new) = new {
             self.push_at(position, new);
         }
@@ -127,7 +131,7 @@ impl Runs {
             return;
         }
         let now = self.taken();
-        self.queued.set(self.queued.get() + run.len());
+        self.count(run.len());
         self.runs.borrow_mut().push_front((now, run));
         self.set_first(now);
     }
