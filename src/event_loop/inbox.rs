@@ -116,6 +116,8 @@ pub(crate) struct Batch<T, R, N> {
     pub(crate) main: Vec<T>,
     /// Runs for the run queue; each with the number of `main` items before it.
     pub(crate) runs: Vec<(usize, R)>,
+    /// The items in all runs: whoever counts them need not visit each run, which is far from its cache.
+    pub(crate) in_runs: usize,
     /// Items for the end of the iteration.
     pub(crate) tail: Vec<T>,
     /// Items that arm timers and do not wait behind a long queue; each with what is before it.
@@ -221,6 +223,7 @@ impl<T, R, N, G: Gate> Inbox<T, R, N, G> {
             let before = state.mail.main.len();
             state.mail.runs.push((before, run));
         }
+        state.mail.in_runs += 1;
         self.count_accepted();
         Some(self.delivered(&mut state, urgency))
     }
@@ -429,6 +432,7 @@ impl<T, R, N> Batch<T, R, N> {
         Batch {
             main: Vec::new(),
             runs: Vec::new(),
+            in_runs: 0,
             tail: Vec::new(),
             timed: Vec::new(),
             messages: Vec::new(),

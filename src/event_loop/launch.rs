@@ -165,9 +165,8 @@ impl Shared {
         let mail = guard.take();
         let is_task = |message: &&Message| matches!(message, Message::Make(_));
         let to_make = mail.messages.iter().filter(is_task).count();
-        let in_runs: usize = mail.runs.iter().map(|(_, run)| run.len()).sum();
         let tasks = mail.main.len() + mail.tail.len() + mail.timed.len();
-        for _ in 0..tasks + in_runs + to_make {
+        for _ in 0..tasks + mail.in_runs + to_make {
             self.place.counters.begin();
             self.place.counters.end(TaskEnd::Cancelled);
         }

@@ -216,6 +216,7 @@ impl Local {
         run_queue::with(|queue| {
             let mut tasks = mail.main.drain(..);
             let mut taken = 0;
+            queue.count_closures(std::mem::take(&mut mail.in_runs));
             for (before, closures) in mail.runs.drain(..) {
                 queue.extend(tasks.by_ref().take(before - taken));
                 taken = before;
@@ -228,16 +229,17 @@ impl Local {
     /// Queues closures that arm timers: in order of submission, unless the queue is long.
     #[cold]
     fn collect_timed(&self, mail: &mut Mail) {
-        let in_runs: usize = mail.runs.iter().map(|(_, run)| run.len()).sum();
-        if run_queue::len() + mail.main.len() + in_runs > LONG_QUEUE {
+        if run_queue::len() + mail.main.len() + mail.in_runs > LONG_QUEUE {
             let timed = mail.timed.drain(..).map(|(_, runnable)| runnable);
             self.timed.borrow_mut().extend(timed);
             return self.collect_main(mail);
         }
+        let in_runs = std::mem::take(&mut mail.in_runs);
         let mut others = mail.main.drain(..);
         let mut runs = mail.runs.drain(..);
         let (mut taken, mut runs_taken) = (0, 0);
         run_queue::with(|queue| {
+            queue.count_closures(in_runs);
             for (
                 Before {
                     items,
@@ -536,7 +538,9 @@ impl Local {
     pub(crate) fn run_closures(&self, shown: u8) -> Option<bool> {
         let mut run = run_queue::with(RunQueue::take_run)?;
         let must_read = run.begin(shown);
-        run_queue::with(|queue| queue.put_back(run));
+        if must_read {
+            run_queue::with(|queue| queue.put_back(run));
+        }
         Some(must_read)
     }
 

@@ -97,10 +97,15 @@ impl<T> RunQueue<T> {
         self.front.pop()
     }
 
-    /// Adds a run at the end.
+    /// Adds a run at the end. Its closures are to be [counted](RunQueue::count_closures): the runs of a long queue
+    /// are in the caches of their producers, and this is no reason to visit each.
     pub(crate) fn push_run(&mut self, run: Box<dyn Run>) {
-        self.closures += run.len();
         self.runs.push_back((self.end(), run));
+    }
+
+    /// Counts the closures of runs that are pushed.
+    pub(crate) fn count_closures(&mut self, closures: usize) {
+        self.closures += closures;
     }
 
     /// Adds a closure at the end: `join` is given the last run if the closure comes right behind it, and returns a
@@ -280,6 +285,7 @@ mod tests {
                     3 => {
                         let run = Numbers(VecDeque::from([number]));
                         queue.push_run(Box::new(run));
+                        queue.count_closures(1);
                         closures.push_back(number);
                         model.push_back(number);
                     }
@@ -311,6 +317,7 @@ mod tests {
         let mut queue = RunQueue::new();
         queue.push(1);
         queue.push_run(Box::new(Numbers(VecDeque::from([2, 3]))));
+        queue.count_closures(2);
         queue.push(4);
         assert_eq!(queue.pop(), Some(1));
         assert_eq!(queue.pop(), None, "closures are next");
