@@ -543,7 +543,7 @@ fn a_set_carries_panics_refusals_and_detached_tasks() {
         let late: JoinSet<()> = [group.spawn(async {})].into_iter().collect();
         let failed = catch_unwind(AssertUnwindSafe(|| block_on(late.join_all())));
         let message = panic_of(|| failed.map_err(std::panic::resume_unwind));
-        assert!(message.contains("refused"), "{message}");
+        assert!(message.contains("rejected"), "{message}");
     });
 }
 
