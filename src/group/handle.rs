@@ -253,9 +253,7 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn loop_for<K: Hash + ?Sized>(&self, key: &K) -> &EventLoop {
-        let hash = self.core.keys.hash(key);
-        let index = (hash % self.core.loops.len() as u64) as usize;
-        &self.core.loops[index]
+        &self.core.loops[self.core.index_for(key)]
     }
 
     /// Spawns a future on the next loop, or returns it.
