@@ -21,6 +21,10 @@ use crate::time::block_on::Waiting;
 /// Futures of any runtime may be awaited; that runtime drives them. To have a group for
 /// [`spawn`](crate::spawn) inside, use [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on).
 ///
+/// A loop that this thread drives itself does not run meanwhile: a task of a
+/// [`TestLoop`](crate::testing::TestLoop) or a [`ManualLoop`](crate::ManualLoop) never completes in here. Use
+/// [`TestLoop::block_on`](crate::testing::TestLoop::block_on), or drive the loop until the task is finished.
+///
 /// # Panics
 ///
 /// On a thread that is an event loop, of any group.

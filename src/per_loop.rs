@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::hash::Hash;
 use std::io;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -35,8 +36,9 @@ use crate::task::join::JoinHandle;
 ///
 /// It is cheap to clone and may be sent to any thread, although `T` need not be `Send`. On a loop of the
 /// group [`here`](PerLoop::here) visits the value of that loop at once. From anywhere,
-/// [`on`](PerLoop::on) visits the value of one loop and [`map_all`](PerLoop::map_all) those of all loops;
-/// these visits are tasks of their loops and count in their metrics and against their limits.
+/// [`on`](PerLoop::on) visits the value of one loop, [`on_key`](PerLoop::on_key) that of the loop of a key,
+/// and [`map_all`](PerLoop::map_all) those of all loops; these visits are tasks of their loops and count in
+/// their metrics and against their limits.
 ///
 /// A visit gets `&T`: use [`Cell`](std::cell::Cell) and [`RefCell`](std::cell::RefCell) for what changes,
 /// and `T = Rc<..>` to keep a reference. For an `init` that can fail let `T` be a `Result`.
@@ -68,7 +70,7 @@ use crate::task::join::JoinHandle;
 #[must_use = "dropping the last handle drops the values"]
 pub struct PerLoop<T> {
     slots: Arc<[ValueSlot]>,
-    /// To count visits of loops that do not exist.
+    /// To find the loop of a key, and to count visits of loops that do not exist.
     group: Weak<GroupCore>,
     value: PhantomData<fn() -> T>,
 }
@@ -205,6 +207,46 @@ impl<T: 'static> PerLoop<T> {
         match self.group.upgrade() {
             Some(group) => group.refuse_no_such_loop(Closure::new(call), Location::caller()),
             None => JoinHandle::refused(RejectReason::NoSuchLoop),
+        }
+    }
+
+    /// Calls `visit` with the value of the loop that `key` belongs to, as a task of that loop.
+    ///
+    /// It is the loop of [`loop_for`](EventLoopGroup::loop_for) and of
+    /// [`spawn_keyed`](EventLoopGroup::spawn_keyed): each key has one home, and what belongs to it is in the
+    /// value there. The handle resolves as that of [`on`](PerLoop::on).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{cell::RefCell, collections::HashMap};
+    ///
+    /// let group = loopgroup::EventLoopGroup::new(4)?;
+    /// let accounts = group.per_loop(|_| RefCell::new(HashMap::<&str, i64>::new()));
+    /// let pay_in = |name, amount| {
+    ///     accounts.on_key(name, move |accounts| {
+    ///         let mut accounts = accounts.borrow_mut(); // no other thread has this map
+    ///         let account = accounts.entry(name).or_default();
+    ///         *account += amount;
+    ///         *account
+    ///     })
+    /// };
+    /// group.block_on(pay_in("ann", 40))?;
+    /// group.block_on(pay_in("bob", 1))?;
+    /// assert_eq!(group.block_on(pay_in("ann", 2))?, 42);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn on_key<K, R, F>(&self, key: &K, visit: F) -> JoinHandle<R>
+    where
+        K: Hash + ?Sized,
+        F: FnOnce(&T) -> R + Send + 'static,
+        R: Send + 'static,
+    {
+        match self.group.upgrade() {
+            Some(group) => self.on(group.index_for(key), visit),
+            // Its loops have ended.
+            None => JoinHandle::refused(RejectReason::ShutDown),
         }
     }
 

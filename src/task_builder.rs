@@ -144,7 +144,7 @@ impl<'a> TaskBuilder<'a> {
     #[track_caller]
     pub fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? spawn_with, or spawn_local
         F::Output: Send + 'static,
     {
         let origin = NamedOrigin::new(Location::caller(), self.name);
@@ -182,7 +182,7 @@ impl<'a> TaskBuilder<'a> {
     #[track_caller]
     pub fn try_spawn<F>(self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? spawn_with, or spawn_local
         F::Output: Send + 'static,
     {
         let origin = NamedOrigin::new(Location::caller(), self.name);
@@ -246,7 +246,7 @@ impl<'a> TaskBuilder<'a> {
     #[track_caller]
     pub fn spawn_with<I, F>(self, init: I) -> JoinHandle<F::Output>
     where
-        I: FnOnce() -> F + Send + 'static,
+        I: FnOnce() -> F + Send + 'static, // what is not Send is made inside of the closure
         F: Future + 'static,
         F::Output: Send + 'static,
     {

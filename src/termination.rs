@@ -223,7 +223,7 @@ impl TerminationFuture {
     /// ```
     #[track_caller]
     pub fn wait(&self) -> TerminationReport {
-        this_thread::refuse_on_loop("TerminationFuture::wait");
+        refuse_on_loop("TerminationFuture::wait");
         let report = self
             .termination
             .wait(None)
@@ -265,9 +265,18 @@ impl TerminationFuture {
     /// ```
     #[track_caller]
     pub fn wait_timeout(&self, timeout: Duration) -> Option<TerminationReport> {
-        this_thread::refuse_on_loop("TerminationFuture::wait_timeout");
+        refuse_on_loop("TerminationFuture::wait_timeout");
         self.termination.wait(sync::now().checked_add(timeout))
     }
+}
+
+/// A task that waits for the end of its own loop would keep that loop from ending, on whatever thread it lets
+/// somebody wait.
+#[track_caller]
+fn refuse_on_loop(what: &str) {
+    let instead = "Await the TerminationFuture instead, outside of the group that ends: on a thread that is \
+                   no loop, or in a task of another group";
+    this_thread::refuse_on_loop_with(what, instead);
 }
 
 impl Future for TerminationFuture {

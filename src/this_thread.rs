@@ -171,6 +171,14 @@ pub(crate) fn is_loop() -> bool {
 /// Panics on the thread of a loop, also while the loop announces its end: a wait there would block the loop.
 #[track_caller]
 pub(crate) fn refuse_on_loop(what: &str) {
+    let instead = "Await the future instead, or move the waiting to another thread with \
+                   loopgroup::blocking::unblock";
+    refuse_on_loop_with(what, instead);
+}
+
+/// As [`refuse_on_loop`], with what to do instead.
+#[track_caller]
+pub(crate) fn refuse_on_loop_with(what: &str, instead: &str) {
     let index = THIS.with(|this| match this.exit.get() {
         Exit::Loop(index) => this.index.get().or(Some(index)),
         Exit::No | Exit::Thread => this.index.get(),
@@ -178,8 +186,7 @@ pub(crate) fn refuse_on_loop(what: &str) {
     if let Some(index) = index {
         panic!(
             "{what} was called on the thread of event loop {index}: it would block the loop and \
-             every task on it, and deadlock if it waits for one of them. Await the future instead, \
-             or move the waiting to another thread with loopgroup::blocking::unblock"
+             every task on it, and deadlock if it waits for one of them. {instead}"
         );
     }
 }

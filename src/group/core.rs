@@ -23,7 +23,7 @@ pub(crate) struct GroupCore {
     pub(crate) chooser: Option<Box<dyn Chooser>>,
     /// The default chooser, and the fallback after a chooser has panicked.
     pub(crate) fallback: RoundRobin,
-    pub(crate) keys: Keys,
+    keys: Keys,
     /// Coordinates the end of the loops.
     pub(crate) end: Arc<GroupEnd>,
     /// For panics that belong to no loop.
@@ -48,7 +48,7 @@ impl Keys {
         }
     }
 
-    pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
+    fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         match self {
             Keys::Secret(state) => state.hash_one(key),
             Keys::Fixed => BuildHasherDefault::<DefaultHasher>::default().hash_one(key),
@@ -154,6 +154,11 @@ impl GroupCore {
         let choose = || chooser.choose(&GroupView::new(&self.loops));
         let chosen = self.panics.call(PanicSite::Chooser, choose);
         chosen.unwrap_or_else(|| self.fallback.pick(self.loops.len()))
+    }
+
+    /// The index of the loop that a key belongs to.
+    pub(crate) fn index_for(&self, key: &(impl Hash + ?Sized)) -> usize {
+        (self.keys.hash(key) % self.loops.len() as u64) as usize
     }
 
     /// Rejects a task for a loop index that does not exist.

@@ -151,7 +151,7 @@ impl EventLoopGroup {
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? spawn_with, or spawn_local
         F::Output: Send + 'static,
     {
         if let [only] = self.loops() {
@@ -168,7 +168,7 @@ impl EventLoopGroup {
     #[track_caller]
     pub fn spawn_on<F>(&self, index: usize, future: F) -> JoinHandle<F::Output>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? loops()[index].spawn_with
         F::Output: Send + 'static,
     {
         match self.core.loops.get(index) {
@@ -203,7 +203,7 @@ impl EventLoopGroup {
     #[track_caller]
     pub fn spawn_with<I, F>(&self, init: I) -> JoinHandle<F::Output>
     where
-        I: FnOnce() -> F + Send + 'static,
+        I: FnOnce() -> F + Send + 'static, // what is not Send is made inside of the closure
         F: Future + 'static,
         F::Output: Send + 'static,
     {
@@ -232,7 +232,7 @@ impl EventLoopGroup {
     pub fn spawn_keyed<K, F>(&self, key: &K, future: F) -> JoinHandle<F::Output>
     where
         K: Hash + ?Sized,
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? loop_for(key).spawn_with
         F::Output: Send + 'static,
     {
         self.loop_for(key).spawn(future)
@@ -253,9 +253,7 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn loop_for<K: Hash + ?Sized>(&self, key: &K) -> &EventLoop {
-        let hash = self.core.keys.hash(key);
-        let index = (hash % self.core.loops.len() as u64) as usize;
-        &self.core.loops[index]
+        &self.core.loops[self.core.index_for(key)]
     }
 
     /// Spawns a future on the next loop, or returns it.
@@ -266,7 +264,7 @@ impl EventLoopGroup {
     #[track_caller]
     pub fn try_spawn<F>(&self, future: F) -> Result<JoinHandle<F::Output>, Rejected<F>>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? try_spawn_with
         F::Output: Send + 'static,
     {
         let spawned = self.core.spawn(future, Location::caller());
@@ -325,7 +323,7 @@ impl EventLoopGroup {
         future: F,
     ) -> Result<JoinHandle<F::Output>, Rejected<F>>
     where
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? loops()[index].try_spawn_with
         F::Output: Send + 'static,
     {
         match self.core.loops.get(index) {
@@ -364,7 +362,7 @@ impl EventLoopGroup {
     ) -> Result<JoinHandle<F::Output>, Rejected<F>>
     where
         K: Hash + ?Sized,
-        F: Future + Send + 'static,
+        F: Future + Send + 'static, // not Send? loop_for(key).try_spawn_with
         F::Output: Send + 'static,
     {
         self.loop_for(key).try_spawn(future)
@@ -392,7 +390,7 @@ impl EventLoopGroup {
     #[track_caller]
     pub fn try_spawn_with<I, F>(&self, init: I) -> Result<JoinHandle<F::Output>, Rejected<I>>
     where
-        I: FnOnce() -> F + Send + 'static,
+        I: FnOnce() -> F + Send + 'static, // what is not Send is made inside of the closure
         F: Future + 'static,
         F::Output: Send + 'static,
     {

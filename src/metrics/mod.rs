@@ -104,6 +104,9 @@ impl LoopMetrics {
     }
 
     /// Returns how often a task was polled.
+    ///
+    /// A loop publishes its polls once per turn: right after a task has completed, this may be fewer than
+    /// [`completed`](LoopMetrics::completed).
     pub fn polls(&self) -> u64 {
         self.polls
     }
@@ -395,7 +398,12 @@ impl GroupMetrics {
     /// What the loops did.
     fn work(&self) -> TextTable {
         let mut table = self.table("loop");
-        table.counts("polls", self.column(LoopMetrics::polls));
+        // A column even of zeros if there were tasks: loops publish their polls a little later.
+        if self.column(LoopMetrics::accepted).any(|tasks| tasks > 0) {
+            table.all_counts("polls", self.column(LoopMetrics::polls));
+        } else {
+            table.counts("polls", self.column(LoopMetrics::polls));
+        }
         table.counts("parks", self.column(LoopMetrics::parks));
         table.counts("I/O events", self.column(LoopMetrics::io_events));
         table.counts("stale", self.column(LoopMetrics::stale_events));

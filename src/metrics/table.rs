@@ -1,7 +1,7 @@
 //! Tables of figures as plain text, for people.
 //!
 //! - A row for each loop and, if there are several, one for their total. A column in which every figure is
-//!   zero is left out, and so is a table without columns.
+//!   zero is left out unless it is asked for, and so is a table without columns.
 //! - A table that is wider than a terminal is continued below, with its labels repeated.
 //! - Counts have separators (`1,234,567`), times have units and three digits (`12.3 ms`). Figures are aligned
 //!   to the right, labels to the left; no line ends in a space.
@@ -51,10 +51,16 @@ impl TextTable {
     /// Adds a column of counts, unless all of them are zero.
     pub(super) fn counts(&mut self, heading: &str, counts: impl IntoIterator<Item = u64>) {
         let counts: Vec<_> = counts.into_iter().collect();
-        let total = counts.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
-        if total > 0 {
-            self.push(heading, counts.into_iter().chain([total]).map(count));
+        if counts.iter().any(|n| *n > 0) {
+            self.all_counts(heading, counts);
         }
+    }
+
+    /// Adds a column of counts, even if all of them are zero.
+    pub(super) fn all_counts(&mut self, heading: &str, counts: impl IntoIterator<Item = u64>) {
+        let counts: Vec<_> = counts.into_iter().collect();
+        let total = counts.iter().fold(0_u64, |sum, n| sum.saturating_add(*n));
+        self.push(heading, counts.into_iter().chain([total]).map(count));
     }
 
     /// Adds a column of times, unless all of them are zero; `total` makes one of all.

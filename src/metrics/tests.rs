@@ -188,3 +188,23 @@ fn whatever_the_figures_no_line_is_wider_than_a_terminal_or_ends_in_a_space() {
         }
     }
 }
+
+#[test]
+fn the_polls_are_a_column_once_there_are_tasks_even_before_a_loop_has_published_them() {
+    let figures = Figures {
+        accepted: 1,
+        completed: 1,
+        ..Figures::default()
+    };
+    let one = LoopMetrics {
+        parks: 1,
+        figures,
+        ..idle(0)
+    };
+    let text = group(vec![one]).to_string();
+    assert!(
+        text.starts_with("loop  polls  parks\n0         0      1\n"),
+        "{text}"
+    );
+    assert!(!group(vec![idle(0)]).to_string().contains("polls"));
+}

@@ -342,10 +342,13 @@ impl TestLoop {
                 TurnResult::Busy => self.driven.next_deadline_after(self.now()),
                 _ if woken.load(Ordering::SeqCst) => continue,
                 TurnResult::Stalled(Some(next)) => Some(next),
-                TurnResult::Stalled(None) | TurnResult::Ended => panic!(
-                    "the future waits for ever: nothing can run, no timer is armed, {} tasks wait",
-                    self.pending()
-                ),
+                TurnResult::Stalled(None) | TurnResult::Ended => {
+                    let tasks = match self.pending() {
+                        1 => "1 task waits".to_owned(),
+                        tasks => format!("{tasks} tasks wait"),
+                    };
+                    panic!("the future waits for ever: nothing can run, no timer is armed, {tasks}")
+                }
             };
             if let Some(next) = next {
                 self.clock.move_to(next);

@@ -110,6 +110,34 @@ fn visits_nest_and_a_reference_may_be_kept() {
 }
 
 #[test]
+fn a_visit_by_key_is_on_the_loop_where_tasks_of_this_key_are() {
+    within(|| {
+        let group = group(3);
+        let values = group.per_loop(|ev| Rc::new(ev.index()));
+        let mut homes = [0; 3];
+        for key in 0..50 {
+            let home = block_on(values.on_key(&key, |index| **index)).unwrap();
+            assert_eq!(group.loop_for(&key).index(), home);
+            let task = group.spawn_keyed(&key, async { EventLoop::current().unwrap().index() });
+            assert_eq!(block_on(task).unwrap(), home);
+            homes[home] += 1;
+        }
+        assert!(homes.iter().all(|visits| *visits > 0), "{homes:?}");
+        // On a loop as well, without a handle of the group.
+        let inner = values.clone();
+        let task = group.spawn(async move { inner.on_key("text", |index| **index).await });
+        let home = group.loop_for("text").index();
+        assert_eq!(block_on(task).unwrap().unwrap(), home);
+        group.shutdown_now().wait();
+        let error = block_on(values.on_key("text", |_| ())).unwrap_err();
+        assert_eq!(error.reject_reason(), Some(RejectReason::ShutDown));
+        drop(group);
+        let error = block_on(values.on_key("text", |_| ())).unwrap_err();
+        assert_eq!(error.reject_reason(), Some(RejectReason::ShutDown));
+    });
+}
+
+#[test]
 fn a_visit_elsewhere_is_an_error_that_says_what_to_do() {
     within(|| {
         let (one, other) = (group(2), group(3));

@@ -405,6 +405,25 @@ fn a_handler_that_returns_because_its_loop_ended_by_force_is_aborted_whatever_it
 }
 
 #[test]
+fn a_report_counts_one_connection_and_two_connections() {
+    within(|| {
+        let workers = group(1);
+        for (connections, begins) in [
+            (1, "1 connection accepted ="),
+            (2, "2 connections accepted ="),
+        ] {
+            let server = serve_on(&workers).serve(|_, _| async {}).unwrap();
+            (0..connections).for_each(|_| drop(connect(&server)));
+            eventually("all are accepted", || server.accepted() == connections);
+            server.stop();
+            let text = block_on(server).to_string();
+            assert!(text.starts_with(begins), "{text}");
+            assert!(text.ends_with("; 0 accept errors"), "{text}");
+        }
+    });
+}
+
+#[test]
 fn a_server_keeps_no_group_alive() {
     within(|| {
         let (boss, workers) = (group(1), group(1));

@@ -329,7 +329,7 @@ fn a_blocking_wait_on_any_loop_panics_and_says_what_to_do() {
                 let payload = error.into_panic();
                 let text = payload.downcast_ref::<String>().unwrap();
                 assert!(text.contains("TerminationFuture::wait"), "{text}");
-                assert!(text.contains("Await the future instead"), "{text}");
+                assert!(text.contains("outside of the group that ends"), "{text}");
             }
             let panicked =
                 loopgroup::run(async { catch_unwind(AssertUnwindSafe(|| wait(&own))).is_err() });

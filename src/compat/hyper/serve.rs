@@ -74,7 +74,7 @@ pub fn serve<L, N, S, B>(
 ) -> io::Result<HttpHandle>
 where
     L: Listen,
-    N: Fn(&EventLoop) -> S + Send + Sync + 'static,
+    N: Fn(&EventLoop) -> S + Send + Sync + 'static, // what is not Send is made inside of it
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
     S::Future: 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -135,7 +135,7 @@ pub fn serve_tower<L, N, S, B>(
 ) -> io::Result<HttpHandle>
 where
     L: Listen,
-    N: Fn(&EventLoop) -> S + Send + Sync + 'static,
+    N: Fn(&EventLoop) -> S + Send + Sync + 'static, // what is not Send is made inside of it
     S: tower_service::Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
     S::Future: 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -348,7 +348,7 @@ impl Http {
     ) -> io::Result<HttpHandle>
     where
         L: Listen,
-        N: Fn(&EventLoop) -> S + Send + Sync + 'static,
+        N: Fn(&EventLoop) -> S + Send + Sync + 'static, // what is not Send is made inside of it
         S: Service<Request<Incoming>, Response = Response<B>> + 'static,
         S::Future: 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -422,7 +422,7 @@ impl Http {
     ) -> io::Result<HttpHandle>
     where
         L: Listen,
-        N: Fn(&EventLoop) -> S + Send + Sync + 'static,
+        N: Fn(&EventLoop) -> S + Send + Sync + 'static, // what is not Send is made inside of it
         S: tower_service::Service<Request<Incoming>, Response = Response<B>> + Clone + 'static,
         S::Future: 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>>,

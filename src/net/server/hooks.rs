@@ -102,7 +102,8 @@ pub(super) struct ConnectionWatch {
 ///     // What clients do all the time is not worth a line.
 ///     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
 ///     if kind != Some(io::ErrorKind::ConnectionReset) {
-///         eprintln!("loop {}: {:?}: {error}", error.event_loop().index(), error.peer());
+///         let peer = error.peer().expect("a TCP client, as no factory can fail here");
+///         eprintln!("loop {}: {peer}: {error}", error.event_loop().index());
 ///     }
 /// });
 /// # drop(server);

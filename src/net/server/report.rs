@@ -95,26 +95,30 @@ impl ServerReport {
 
 impl fmt::Display for ServerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |number: u64| if number == 1 { "" } else { "s" };
         write!(
             f,
-            "{} connections accepted = {} completed + {} failed + {} aborted + {} rejected",
-            self.accepted, self.completed, self.failed, self.aborted, self.rejected
+            "{} connection{} accepted = {} completed + {} failed + {} aborted + {} rejected",
+            self.accepted,
+            plural(self.accepted),
+            self.completed,
+            self.failed,
+            self.aborted,
+            self.rejected
         )?;
         if self.timed_out > 0 {
             write!(f, "; {} timed out", self.timed_out)?;
         }
         if self.service_panics > 0 {
-            let panics = if self.service_panics == 1 {
-                "panic"
-            } else {
-                "panics"
-            };
-            write!(f, "; {} {panics} of the service", self.service_panics)?;
+            let panics = self.service_panics;
+            write!(f, "; {panics} panic{} of the service", plural(panics))?;
         }
         if self.failed_loops > 0 {
-            write!(f, "; {} loops without a handler", self.failed_loops)?;
+            let loops = self.failed_loops as u64;
+            write!(f, "; {loops} loop{} without a handler", plural(loops))?;
         }
-        write!(f, "; {} accept errors", self.accept_errors)?;
+        let errors = self.accept_errors;
+        write!(f, "; {errors} accept error{}", plural(errors))?;
         match &self.last_error {
             Some(error) => write!(f, ", the last: {error}"),
             None => Ok(()),

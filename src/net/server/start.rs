@@ -57,7 +57,7 @@ impl<L: Listener> Server<L> {
     #[track_caller]
     pub fn serve<H, F>(self, handler: H) -> io::Result<ServerHandle<L::Addr>>
     where
-        H: Fn(L::Stream, L::Addr) -> F + Send + Sync + 'static,
+        H: Fn(L::Stream, L::Addr) -> F + Send + Sync + 'static, // state that is not Send: serve_with
         F: Future<Output: Outcome> + 'static,
     {
         self.start(Location::caller(), |_, _, _| SharedHandler(handler))
