@@ -3,8 +3,8 @@
 //! - The run queue itself holds tasks alone, so that its entries stay small. A run has a position in it: the
 //!   number of tasks that were ever taken out of the queue before the run.
 //! - So runs are in order with tasks, and those of one position in the order of their arrival.
-//! - A task is taken out of the queue only if no run is due before it ([`Runs::take_task`]): for a loop without
-//!   closures that is one counter.
+//! - A task is taken out of the queue only if no run is due before it ([`Runs::take_task`]): for a loop
+//!   without closures that is one counter.
 //! - A run that is worked off is in nobody's list. What is left of it goes back to the front.
 //!
 //! ```text
@@ -94,8 +94,8 @@ impl Runs {
         self.queued.set(self.queued.get() + closures);
     }
 
-    /// Adds a closure behind so many tasks of the run queue: `join` is given the last run if the closure comes right
-    /// behind it, and returns a new run if it did not put the closure there.
+    /// Adds a closure behind so many tasks of the run queue: `join` is given the last run if the closure
+    /// comes right behind it, and returns a new run if it did not put the closure there.
     pub(crate) fn push_with(
         &self,
         tasks: usize,

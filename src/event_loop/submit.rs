@@ -162,10 +162,10 @@ impl EventLoop {
     /// Spawns a future on this loop that nobody waits for, or hands it back.
     ///
     /// It is as `try_spawn` with its handle dropped, and cheaper if the work comes from other threads: the
-    /// future travels to the loop without a task, and the loop creates the task when it begins. What one thread
-    /// spawns and executes on a loop begins in that order, whichever function it uses. A panic is reported
-    /// through [`Builder::on_panic`](crate::Builder::on_panic). Use [`spawn`](EventLoop::spawn) if anything is to
-    /// be known of the end: the handle tells, and can abort the task.
+    /// future travels to the loop without a task, and the loop creates the task when it begins. What one
+    /// thread spawns and executes on a loop begins in that order, whichever function it uses. A panic is
+    /// reported through [`Builder::on_panic`](crate::Builder::on_panic). Use [`spawn`](EventLoop::spawn) if
+    /// anything is to be known of the end: the handle tells, and can abort the task.
     ///
     /// An accepted future is polled and dropped on the loop only, also if the loop ends before it has begun.
     ///
@@ -238,9 +238,9 @@ impl EventLoop {
 
     /// Runs a closure on this loop, once, in its turn.
     ///
-    /// What one thread spawns and executes on a loop begins in that order. A closure is a task of its own, with
-    /// an [id](crate::task_id()), in every count, bound and report; but closures of one type that come one after
-    /// the other share their memory, so a flow of them is cheaper than one of tasks.
+    /// What one thread spawns and executes on a loop begins in that order. A closure is a task of its own,
+    /// with an [id](crate::task_id()), in every count, bound and report; but closures of one type that come
+    /// one after the other share their memory, so a flow of them is cheaper than one of tasks.
     ///
     /// # Examples
     ///
