@@ -22,7 +22,7 @@ use crate::this_thread;
 
 /// Spawns a future on the next loop of the current group: that of this loop, or of `group.block_on`.
 ///
-/// A refusal is reported by the handle. For a future that is not `Send` see [`spawn_local`].
+/// A rejection is reported by the handle. For a future that is not `Send` see [`spawn_local`].
 ///
 /// # Panics
 ///
@@ -142,7 +142,7 @@ where
 
 /// Spawns a future on the current loop; it need not be `Send`.
 ///
-/// A refusal is reported by the handle.
+/// A rejection is reported by the handle.
 ///
 /// # Panics
 ///

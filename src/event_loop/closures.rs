@@ -1,11 +1,11 @@
 //! Closures on their way to a loop, and futures whose tasks are created there.
 //!
-//! An [`Errand`] is such a closure or future. Errands of one type from one place in the source that are submitted
-//! one after the other lie side by side in one [`TypedRun`]: they share an allocation, where each would need a task
-//! of its own otherwise. A run holds one errand in itself; the deque is for the others.
+//! An [`Errand`] is such a closure or future. Errands of one type from one place in the source that are
+//! submitted one after the other lie side by side in one [`TypedRun`]: they share an allocation, where each
+//! would need a task of its own otherwise. A run holds one errand in itself; the deque is for the others.
 //!
-//! - An errand is a task to everybody else: it is accepted, bounded, paced, measured, counted and contained on
-//!   its own. What it has not is a waker and a handle, so nothing is ever asked of it.
+//! - An errand is a task to everybody else: it is accepted, bounded, paced, measured, counted and contained
+//!   on its own. What it has not is a waker and a handle, so nothing is ever asked of it.
 //! - An errand is begun once or dropped once, by the home thread. (A loop that gets no thread has its mail
 //!   dropped elsewhere, as it does with tasks.)
 //! - An errand joins the last run only if nothing has been queued since that is in order with the run; see
@@ -13,8 +13,8 @@
 //! - While its errands run, a run is in nobody's hands but those of [`Local::run_closures`]: they may submit
 //!   others, which are queued behind it. A closure that panics, or that shuts the loop down, ends nothing but
 //!   itself; the loop decides after each of them whether the next one begins.
-//! - A run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So the inbox' lock is not held
-//!   while a long deque grows, and memory is freed while a long queue is worked off.
+//! - A run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So the inbox' lock is not
+//!   held while a long deque grows, and memory is freed while a long queue is worked off.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -141,7 +141,8 @@ fn home() -> Rc<Local> {
     context::current().expect("a run is worked off on its loop")
 }
 
-/// Takes an errand out of its place: into the last run if it fits there, or into a new one, which is returned.
+/// Takes an errand out of its place: into the last run if it fits there, or into a new one, which is
+/// returned.
 pub(crate) fn join<E: Errand>(
     last: Option<&mut Box<dyn Run>>,
     errand: &mut Option<E>,

@@ -29,7 +29,7 @@ use crate::unwind::contain;
 impl EventLoop {
     /// Spawns a future on this loop.
     ///
-    /// A refusal shows in the handle; see [`try_spawn`](EventLoop::try_spawn) to get the future back.
+    /// A rejection shows in the handle; see [`try_spawn`](EventLoop::try_spawn) to get the future back.
     /// For a future that is not `Send` see [`spawn_with`](EventLoop::spawn_with).
     ///
     /// # Examples
@@ -82,7 +82,7 @@ impl EventLoop {
     /// Makes a future on this loop and runs it there; it need not be `Send`.
     ///
     /// `init` runs on the loop. It and what the future returns have to be `Send`. Task and future are
-    /// one: when [`JoinHandle::cancel`] resolves, the future is dropped. A refusal shows in the handle.
+    /// one: when [`JoinHandle::cancel`] resolves, the future is dropped. A rejection shows in the handle.
     ///
     /// # Examples
     ///
@@ -121,8 +121,8 @@ impl EventLoop {
     /// ```
     /// let group = loopgroup::EventLoopGroup::new(1)?;
     /// group.shutdown_now().wait();
-    /// let refused = group.next().try_spawn_with(|| async { 7 }).unwrap_err();
-    /// let init = refused.into_inner();
+    /// let rejected = group.next().try_spawn_with(|| async { 7 }).unwrap_err();
+    /// let init = rejected.into_inner();
     /// assert_eq!(loopgroup::block_on(init()), 7);
     /// # std::io::Result::Ok(())
     /// ```
@@ -162,10 +162,10 @@ impl EventLoop {
     /// Spawns a future on this loop that nobody waits for, or hands it back.
     ///
     /// It is as `try_spawn` with its handle dropped, and cheaper if the work comes from other threads: the
-    /// future travels to the loop without a task, and the loop creates the task when it begins. What one thread
-    /// spawns and executes on a loop begins in that order, whichever function it uses. A panic is reported
-    /// through [`Builder::on_panic`](crate::Builder::on_panic). Use [`spawn`](EventLoop::spawn) if anything is to
-    /// be known of the end: the handle tells, and can abort the task.
+    /// future travels to the loop without a task, and the loop creates the task when it begins. What one
+    /// thread spawns and executes on a loop begins in that order, whichever function it uses. A panic is
+    /// reported through [`Builder::on_panic`](crate::Builder::on_panic). Use [`spawn`](EventLoop::spawn) if
+    /// anything is to be known of the end: the handle tells, and can abort the task.
     ///
     /// An accepted future is polled and dropped on the loop only, also if the loop ends before it has begun.
     ///
@@ -238,9 +238,9 @@ impl EventLoop {
 
     /// Runs a closure on this loop, once, in its turn.
     ///
-    /// What one thread spawns and executes on a loop begins in that order. A closure is a task of its own, with
-    /// an [id](crate::task_id()), in every count, bound and report; but closures of one type that come one after
-    /// the other share their memory, so a flow of them is cheaper than one of tasks.
+    /// What one thread spawns and executes on a loop begins in that order. A closure is a task of its own,
+    /// with an [id](crate::task_id()), in every count, bound and report; but closures of one type that come
+    /// one after the other share their memory, so a flow of them is cheaper than one of tasks.
     ///
     /// # Examples
     ///
@@ -272,7 +272,7 @@ impl EventLoop {
 
     /// Runs a closure on this loop, once, in its turn, and returns a handle to its result.
     ///
-    /// A refusal shows in the handle.
+    /// A rejection shows in the handle.
     ///
     /// # Examples
     ///
@@ -424,7 +424,7 @@ impl EventLoop {
     /// handle to its result.
     ///
     /// The handle can take the closure back: one that is aborted before it runs does not run, and is dropped
-    /// on the loop. [`cancel`](JoinHandle::cancel) resolves to `None` then. A refusal shows in the handle.
+    /// on the loop. [`cancel`](JoinHandle::cancel) resolves to `None` then. A rejection shows in the handle.
     ///
     /// # Examples
     ///

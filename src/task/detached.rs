@@ -1,9 +1,10 @@
 //! A future without a handle, whose task is created on its loop.
 //!
-//! - Another thread only moves the future to the loop; the task is created and polled there in one step. (A task
-//!   that is created on the loop and queued again gains nothing: a long queue has left the cache by then.)
-//! - It is counted once: as accepted when the future is accepted, as begun and ended by its task. Until it begins it
-//!   is an [`Errand`] as closures are.
+//! - Another thread only moves the future to the loop; the task is created and polled there in one step. (A
+//!   task that is created on the loop and queued again gains nothing: a long queue has left the cache by
+//!   then.)
+//! - It is counted once: as accepted when the future is accepted, as begun and ended by its task. Until it
+//!   begins it is an [`Errand`] as closures are.
 
 use std::future::Future;
 
