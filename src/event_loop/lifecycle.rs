@@ -372,6 +372,11 @@ pub(crate) fn state_of(shown: u8) -> LoopState {
     }
 }
 
+/// Whether the loop runs, and neither a shutdown nor a handle asks anything of it.
+pub(crate) fn is_plain(shown: u8) -> bool {
+    shown == RUNNING
+}
+
 /// Whether handles ask something of tasks.
 pub(crate) fn has_requests(shown: u8) -> bool {
     shown & REQUESTS != 0

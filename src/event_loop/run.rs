@@ -211,7 +211,9 @@ impl Runner {
             }
             mode.note_busy(&self.local.shared);
         }
-        self.local.collect(&mut self.mail);
+        if self.local.shared.inbox.has_mail() {
+            self.local.collect(&mut self.mail);
+        }
         if lifecycle::has_requests(self.local.shared.inbox.shown()) {
             self.local.take_requests();
         }
@@ -220,7 +222,10 @@ impl Runner {
     /// The pace of this turn.
     fn pace(&self) -> Pace {
         let mut pace = Pace::new(self.local.timers.watch(), self.not_before, self.step);
-        self.update_shutdown(&mut pace);
+        pace.shown = self.local.shared.inbox.shown();
+        if !lifecycle::is_plain(pace.shown) {
+            self.update_shutdown(&mut pace);
+        }
         pace
     }
 
@@ -264,8 +269,16 @@ impl Runner {
     }
 
     /// Runs the tasks of a kind that are queued now, as far as the pace allows; returns how many it ran.
+    #[inline]
     fn run_queue(&self, kind: QueueKind, pace: &mut Pace) -> usize {
-        let queued = self.local.queued_of(kind);
+        match self.local.queued_of(kind) {
+            0 => 0,
+            queued => self.run_queued(kind, queued, pace),
+        }
+    }
+
+    #[inline(never)] // Most turns have tasks of one kind.
+    fn run_queued(&self, kind: QueueKind, queued: usize, pace: &mut Pace) -> usize {
         if pace.is_over() {
             return 0;
         }

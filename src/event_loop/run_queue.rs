@@ -122,7 +122,16 @@ impl<T> RunQueue<T> {
     }
 
     /// Takes the first run if it is next.
+    #[inline]
     pub(crate) fn take_run(&mut self) -> Option<Box<dyn Run>> {
+        if self.runs.is_empty() {
+            return None; // as for most loops
+        }
+        self.take_first_run()
+    }
+
+    #[inline(never)]
+    fn take_first_run(&mut self) -> Option<Box<dyn Run>> {
         if !self.is_run_next() {
             return None;
         }
@@ -149,7 +158,7 @@ impl<T> RunQueue<T> {
     /// Frees the memory of an empty queue that has room for more than so many tasks.
     pub(crate) fn shrink(&mut self, capacity: usize) {
         let room = self.front.capacity().max(self.back.capacity());
-        if self.len() == 0 && room.max(self.runs.capacity()) > capacity {
+        if room.max(self.runs.capacity()) > capacity && self.len() == 0 {
             (self.front, self.back, self.runs) = Default::default();
         }
     }
