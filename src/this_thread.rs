@@ -5,7 +5,6 @@
 //! - They mirror [`context`](crate::event_loop::context), which owns the loop of a thread and writes them.
 
 use std::cell::Cell;
-use std::ptr;
 use std::task::Waker;
 
 use crate::event_loop::budget;
@@ -148,11 +147,12 @@ pub(crate) fn wakes_to_run() -> bool {
 /// Notes that the loop's context is destroyed: a task has called `exit`.
 pub(crate) fn context_destroyed() {
     // A model destroys its thread-locals in any order; elsewhere these cells are never destroyed.
+    // It is still the home of its tasks, which are not submitted to it from here any more.
     let _ = THIS.try_with(|this| {
-        this.home.set(0);
         this.index.set(None);
         this.place.set(None);
         this.unlimited_place.set(None);
+        this.wakes_to_run.set(false);
     });
 }
 
@@ -247,17 +247,33 @@ pub(crate) fn set_no_task() {
 /// Notes the closure that is about to be called, which is a task with this id, until [`forget_own_waker`].
 #[inline]
 pub(crate) fn enter_closure(id: TaskId) {
-    /// Its address stands for the waker of a closure, which has none.
-    static CLOSURE: u8 = 0;
-    THIS.with(|this| {
-        this.task.set(id.to_halves());
-        this.own_waker.set(ptr::from_ref(&CLOSURE).addr());
-    });
+    // A closure has no waker: nothing is at this address.
+    set_task(id.to_halves(), 1);
 }
 
-/// As [`set_task`]; returns what was noted before.
-pub(crate) fn replace_task(id: [u32; 2]) -> [u32; 2] {
-    THIS.with(|this| this.task.replace(id))
+/// Saves what is noted of the poll that is under way, for another one inside of it.
+pub(crate) fn save_poll() -> SavedPoll {
+    THIS.with(|this| SavedPoll {
+        task: this.task.get(),
+        own_waker: this.own_waker.replace(0),
+    })
+}
+
+/// Guard of [`save_poll`]: restores it.
+#[derive(Debug)]
+pub(crate) struct SavedPoll {
+    task: [u32; 2],
+    own_waker: usize,
+}
+
+impl Drop for SavedPoll {
+    fn drop(&mut self) {
+        // A model destroys its thread-locals in any order.
+        let _ = THIS.try_with(|this| {
+            this.task.set(self.task);
+            this.own_waker.set(self.own_waker);
+        });
+    }
 }
 
 /// Returns the id of the task that was polled last.

@@ -13,7 +13,7 @@
 //! - While its errands run, a run is in nobody's hands but those of [`Local::run_closures`]: they may submit
 //!   others, which are queued behind it. A closure that panics, or that shuts the loop down, ends nothing but
 //!   itself; the loop decides after each of them whether the next one begins.
-//! - A run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So the inbox' lock is not
+//! - Besides its first errand, a run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So the inbox' lock is not
 //!   held while a long deque grows, and memory is freed while a long queue is worked off.
 
 use std::any::Any;
@@ -90,6 +90,15 @@ impl<E> TypedRun<E> {
     #[inline]
     fn next(&mut self) -> Option<E> {
         self.first.take().or_else(|| self.rest.pop_front())
+    }
+}
+
+impl<E> Drop for TypedRun<E> {
+    /// A run of a loop that ends is empty by now. Whatever else drops one, a destructor that panics is contained.
+    fn drop(&mut self) {
+        while let Some(errand) = self.next() {
+            context::panics_in_drop().drop(PanicSite::Destructor, Some(self.location), errand);
+        }
     }
 }
 

@@ -87,6 +87,7 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
         *current = Some(Rc::clone(local));
         show(local);
         Some(LoopGuard {
+            _poll: this_thread::save_poll(),
             refused_by: here.refused_by.take(),
             _budget: budget::enter(),
         })
@@ -96,6 +97,8 @@ pub(crate) fn enter_loop(local: &Rc<Local>) -> Option<LoopGuard> {
 /// Ends the thread's time as a loop.
 #[derive(Debug)]
 pub(crate) struct LoopGuard {
+    /// The loop may be inside of a poll by another one, or by `block_on`.
+    _poll: this_thread::SavedPoll,
     /// A refused task may run a loop in its destructor; tasks of that loop are not refused.
     refused_by: Option<Arc<Shared>>,
     /// A loop inside `block_on` does not spend the budget of the future that runs it.
@@ -126,12 +129,16 @@ pub(crate) fn step_out() -> Option<Outside> {
     let local = HERE.with(|here| here.current.take());
     this_thread::clear_loop();
     local.as_deref().inspect(|local| park_queue(local));
-    Some(Outside { local })
+    Some(Outside {
+        local,
+        _poll: this_thread::save_poll(),
+    })
 }
 
 /// Restores the loop of the thread.
 pub(crate) struct Outside {
     local: Option<Rc<Local>>,
+    _poll: this_thread::SavedPoll,
 }
 
 impl Drop for Outside {
@@ -234,15 +241,16 @@ pub(crate) fn wake_at_home(runnable: Runnable) -> Result<(), Runnable> {
     }
     if this_thread::wakes_to_run() {
         run_queue::push_woken(runnable);
-    } else {
-        push_wake(runnable);
+        return Ok(());
     }
-    Ok(())
+    push_wake(runnable)
 }
 
 /// Queues a task that the reactor or a timer has woken.
 #[inline(never)]
-fn push_wake(runnable: Runnable) {
+fn push_wake(runnable: Runnable) -> Result<(), Runnable> {
+    // A task may call `exit`: then the thread-locals are destroyed around the loop, and one that is
+    // destroyed later may wake a task.
     let mut runnable = Some(runnable);
     with_local(|local| {
         runnable
@@ -250,5 +258,5 @@ fn push_wake(runnable: Runnable) {
             .into_iter()
             .for_each(|one| local.push_wake(one))
     });
-    debug_assert!(runnable.is_none(), "the home thread has its loop");
+    runnable.map_or(Ok(()), Err)
 }

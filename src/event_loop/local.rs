@@ -23,6 +23,7 @@ use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
+use crate::report::EndCause;
 use crate::sync::{self, Arc, Weak};
 use crate::task_id::{AbortTarget, TaskId};
 use crate::this_thread::{self, CancelReason, SpecialPoll};
@@ -172,7 +173,9 @@ impl Local {
                 self.tail.borrow_mut().push_back(runnable);
             }
             // In order of submission, unless the queue is long.
-            Lane::Timed if run_queue::len() <= LONG_QUEUE => self.push_main(runnable),
+            Lane::Timed if run_queue::with(|queue| queue.ahead()) <= LONG_QUEUE => {
+                self.push_main(runnable)
+            }
             Lane::Timed => {
                 self.shared.place.counters.accept_local();
                 self.timed.borrow_mut().push_back(runnable);
@@ -538,9 +541,7 @@ impl Local {
     pub(crate) fn run_closures(&self, shown: u8) -> Option<bool> {
         let mut run = run_queue::with(RunQueue::take_run)?;
         let must_read = run.begin(shown);
-        if must_read {
-            run_queue::with(|queue| queue.put_back(run));
-        }
+        run_queue::with(|queue| queue.put_back(run));
         Some(must_read)
     }
 
@@ -755,12 +756,17 @@ impl Drop for Local {
         }
         let outer = run_queue::replace(self.away.take());
         let mut mail = Mail::new();
-        self.take_live().for_each(Waker::wake);
-        self.collect(&mut mail);
-        while let Some(queued) = self.next_of_any() {
-            match queued {
-                Queued::Task(runnable) => cancel_task(runnable, CancelReason::Ended),
-                Queued::Closures(mut run) => run.discard(&self.shared.panics),
+        // What destructors submit is rejected, and what was on its way is here by the time the gate is closed.
+        let mut guard = self.shared.inbox.lock();
+        guard.edit(|life| life.close(EndCause::Failed));
+        drop(guard);
+        loop {
+            self.take_live().for_each(Waker::wake);
+            self.collect(&mut mail);
+            match self.next_of_any() {
+                Some(Queued::Task(runnable)) => cancel_task(runnable, CancelReason::Ended),
+                Some(Queued::Closures(mut run)) => run.discard(&self.shared.panics),
+                None => break,
             }
         }
         run_queue::replace(outer);
@@ -776,9 +782,10 @@ fn shrink(queue: &mut VecDeque<Runnable>) {
 
 /// Cancels a task, on its home thread: its future is dropped, and its handle resolves to cancelled.
 pub(crate) fn cancel_task(runnable: Runnable, reason: CancelReason) {
-    let outer = this_thread::replace_task(runnable.metadata().id_halves());
+    let outer = this_thread::save_poll();
+    this_thread::set_task(runnable.metadata().id_halves(), 0);
     run_specially(runnable, SpecialPoll::Cancel(reason));
-    this_thread::replace_task(outer);
+    drop(outer);
 }
 
 /// Runs a task whose poll differs from others.

@@ -42,6 +42,8 @@ pub(crate) struct RunQueue<T = Runnable> {
     runs: VecDeque<(u64, Box<dyn Run>)>,
     /// The closures in `runs`.
     closures: usize,
+    /// The length of the run that is worked off, when it was taken.
+    taken: usize,
     /// Tasks woken on the loop's thread, ever.
     pub(crate) woken: u64,
 }
@@ -55,6 +57,7 @@ impl<T> RunQueue<T> {
             front_end: 0,
             runs: VecDeque::new(),
             closures: 0,
+            taken: 0,
             woken: 0,
         }
     }
@@ -136,13 +139,15 @@ impl<T> RunQueue<T> {
             return None;
         }
         let (_, run) = self.runs.pop_front()?;
-        self.closures -= run.len();
+        self.taken = run.len();
+        self.closures -= self.taken;
         self.set_barrier();
         Some(run)
     }
 
     /// Puts a run that was taken back to the front, if there is anything left of it.
     pub(crate) fn put_back(&mut self, run: Box<dyn Run>) {
+        self.taken = 0;
         if run.len() > 0 {
             self.closures += run.len();
             self.runs.push_front((self.begin(), run));
@@ -153,6 +158,12 @@ impl<T> RunQueue<T> {
     /// How many tasks and closures there are.
     pub(crate) fn len(&self) -> usize {
         self.front.len() + self.back.len() + self.closures
+    }
+
+    /// How many tasks and closures come before one that is queued now, at most: also those of the run that is worked
+    /// off.
+    pub(crate) fn ahead(&self) -> usize {
+        self.len() + self.taken
     }
 
     /// Frees the memory of an empty queue that has room for more than so many tasks.

@@ -291,6 +291,8 @@ struct Shield(Option<Waker>);
 
 impl Shield {
     fn wake(&self) {
+        // A task that has ended wakes its awaiter after it was freed: what is at its address now is foreign.
+        this_thread::forget_own_waker();
         if let Some(waker) = &self.0 {
             if let Err(payload) = contain(|| waker.wake_by_ref()) {
                 context::panics().report(PanicSite::Waker, payload, None);
@@ -309,7 +311,7 @@ impl Drop for Shield {
 
 /// Polls a future of async-task's, which aborts the process over a waker that panics.
 ///
-/// Our own wakers do not, and need no shield; a foreign one gets it when it is about to be stored.
+/// Our own wakers do not, and need no shield.
 fn poll_contained<F>(task: &mut F, cx: &mut Context<'_>) -> Poll<F::Output>
 where
     F: Future + Unpin,

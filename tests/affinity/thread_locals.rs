@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use loopgroup::time::sleep;
-use loopgroup::{EventLoop, EventLoopGroup, RejectReason, TerminationFuture};
+use loopgroup::{EventLoop, EventLoopGroup, ManualLoop, RejectReason, TerminationFuture, block_on};
 
 use crate::util::{
     self, Door, DropCount, LONG, Log, OnDrop, Probe, alone, eventually, group, in_child, is_child,
@@ -24,6 +24,7 @@ thread_local! {
     /// The last thing that a thread does. Destroyed after what the thread used later than this.
     static LAST: RefCell<Option<OnDrop<Call>>> = const { RefCell::new(None) };
     static GROUP: RefCell<Option<EventLoopGroup>> = const { RefCell::new(None) };
+    static MANUAL: RefCell<Option<ManualLoop>> = const { RefCell::new(None) };
 }
 
 /// Has `call` run by the destructors of this thread's locals.
@@ -393,5 +394,57 @@ fn a_task_that_ends_the_process_may_leave_a_thread_local_that_waits_for_a_group(
             eprintln!("waited, {} loops", report.loops().len());
         });
         loopgroup::run(async { std::process::exit(7) }).unwrap()
+    });
+}
+
+#[test]
+fn what_destructors_submit_to_a_loop_that_is_dropped_with_its_thread_is_rejected() {
+    within(|| {
+        let (tx, rx) = mpsc::channel();
+        let ev = thread::spawn(move || {
+            MANUAL.set(None); // destroyed after what the loop uses
+            let mut manual = ManualLoop::new().unwrap();
+            manual.turn(Some(Duration::ZERO)).unwrap();
+            let ev = manual.event_loop().clone();
+            let home = ev.clone();
+            let late = OnDrop::new(move || {
+                let executed = home.execute(|| unreachable!("no loop is left"));
+                let reason = executed.unwrap_err().reason();
+                tx.send((reason, home.spawn(async {}))).unwrap();
+            });
+            ev.execute(move || drop(late)).unwrap();
+            MANUAL.set(Some(manual));
+            ev
+        });
+        let ev = ev.join().unwrap();
+        let (reason, task) = rx.recv().unwrap();
+        assert_eq!(reason, RejectReason::ShutDown);
+        assert!(block_on(task).unwrap_err().is_rejected());
+        drop(ev);
+    });
+}
+
+#[test]
+fn after_a_task_has_called_exit_nothing_is_dispatched_to_its_loop() {
+    let test = "after_a_task_has_called_exit_nothing_is_dispatched_to_its_loop";
+    if !is_child() {
+        let output = in_child(test);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{text}");
+        assert!(text.contains("dispatched: ShutDown"), "{text}");
+        return;
+    }
+    within(|| {
+        let (tx, rx) = mpsc::channel::<EventLoop>();
+        // Used before the loop's own thread-locals, so it is destroyed after them.
+        at_exit(move || {
+            let refused = rx.recv().unwrap().dispatch(|| ()).unwrap_err();
+            eprintln!("dispatched: {:?}", refused.reason());
+        });
+        let ended = loopgroup::run(async move {
+            tx.send(EventLoop::current().unwrap()).unwrap();
+            std::process::exit(7)
+        });
+        ended.unwrap()
     });
 }

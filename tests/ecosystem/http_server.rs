@@ -842,6 +842,7 @@ fn a_connection_with_an_error_counts_as_failed_and_one_that_is_closed_while_idle
         let mut gone = connect(&server);
         gone.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
         drop((bad, gone));
+        eventually("all have come", || server.server().accepted() == 5);
         eventually("all have ended", || server.connections() == 0);
         workers.drain(LONG).wait();
         let report = block_on(server);

@@ -529,3 +529,29 @@ fn a_detached_future_at_home_and_from_a_sibling_runs_as_a_spawned_one() {
         assert_eq!(rx.iter().collect::<Vec<_>>(), [true; 5]);
     });
 }
+
+#[test]
+fn a_closure_that_is_scheduled_in_a_long_run_does_not_wait_for_the_rest_of_it() {
+    within(|| {
+        let (_group, ev) = one_loop();
+        let release = stall(&ev); // so that all of them are one run
+        let (ran, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for n in 0..300 {
+            let (home, ran, seen) = (ev.clone(), Arc::clone(&ran), Arc::clone(&seen));
+            let call = move || {
+                if n == 0 {
+                    let (ran, seen) = (Arc::clone(&ran), seen);
+                    let note = move || seen.store(ran.load(Ordering::SeqCst), Ordering::SeqCst);
+                    drop(home.schedule(Duration::ZERO, note));
+                }
+                thread::sleep(Duration::from_millis(1)); // the work
+                ran.fetch_add(1, Ordering::SeqCst);
+            };
+            ev.execute(call).unwrap();
+        }
+        release.open();
+        flush(&ev);
+        let seen = seen.load(Ordering::SeqCst);
+        assert!((1..200).contains(&seen), "it ran behind {seen} of 300");
+    });
+}

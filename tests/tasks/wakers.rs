@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
@@ -604,5 +604,26 @@ fn a_cancelled_task_ignores_its_wakers() {
             assert_eq!(beacon.polls(), 1);
             log.assert_home(thread_of(group.next()));
         }
+    });
+}
+
+#[test]
+fn a_foreign_waker_that_an_ended_task_wakes_is_not_inside_of_the_task() {
+    struct TellsId(mpsc::Sender<Option<loopgroup::TaskId>>);
+    impl Wake for TellsId {
+        fn wake(self: Arc<Self>) {
+            self.0.send(loopgroup::task_id()).unwrap();
+        }
+    }
+    within(|| {
+        let (tx, rx) = mpsc::channel();
+        let waker = Waker::from(Arc::new(TellsId(tx)));
+        let mut test = loopgroup::testing::TestLoop::new();
+        let mut task = test.spawn(async {});
+        let mut cx = Context::from_waker(&waker);
+        assert!(std::pin::Pin::new(&mut task).poll(&mut cx).is_pending());
+        drop(task); // it is freed before it wakes its awaiter: its address is anybody's by then
+        test.run_until_stalled();
+        assert_eq!(rx.recv().unwrap(), None);
     });
 }
