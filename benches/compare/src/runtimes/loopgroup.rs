@@ -130,7 +130,9 @@ impl Remote for OneLoop {
         F: Future<Output = ()> + Send + 'static,
     {
         let spawned = self.home.spawn_detached(future);
-        spawned.map_err(|rejected| rejected.reason()).expect("the loop is open");
+        spawned
+            .map_err(|rejected| rejected.reason())
+            .expect("the loop is open");
     }
 
     fn execute(&self, call: impl FnOnce() + Send + 'static) {
