@@ -25,7 +25,8 @@ use crate::this_thread;
 
 /// Returns the id of the task that is being polled; `None` outside of tasks.
 ///
-/// The destructor of a result that no handle takes is still the task's. That of a future that is cancelled is not.
+/// The destructor of a result that no handle takes is still the task's. That of a future that is cancelled is
+/// not.
 ///
 /// # Examples
 ///

@@ -25,8 +25,8 @@ struct ThisThread {
     task: Cell<[u32; 2]>,
     /// How the next poll of a task differs from others.
     special: Cell<Option<SpecialPoll>>,
-    /// The place of the loop that runs on this thread, and again if the loop has no limit on its queue: then its
-    /// tasks are counted, and nothing more.
+    /// The place of the loop that runs on this thread, and again if the loop has no limit on its queue: then
+    /// its tasks are counted, and nothing more.
     place: Cell<Option<&'static Place>>,
     unlimited_place: Cell<Option<&'static Place>>,
     /// The distance of the metadata of a task from its address.
@@ -93,7 +93,8 @@ thread_local! {
 /// Notes that the loop with this number, index and place runs on this thread.
 pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place, meta_offset: usize) {
     THIS.with(|this| {
-        // From zero to what it is, once in the life of a thread; a wait around this loop may have noted its waker.
+        // From zero to what it is, once in the life of a thread; a wait around this loop may have noted its
+        // waker.
         if this.meta_offset.replace(meta_offset) == 0 && this.own_waker.get() != 0 {
             this.own_waker.set(this.own_waker.get() + meta_offset);
         }

@@ -9,12 +9,14 @@
 //! - An errand is begun once or dropped once, by the home thread. (A loop that gets no thread has its mail
 //!   dropped elsewhere, as it does with tasks.)
 //! - An errand joins the last run only if nothing has been queued since that is in order with the run; see
-//!   [`Inbox::push_run_with`](super::inbox::Inbox::push_run_with) and [`RunQueue::push_closure`](super::run_queue::RunQueue::push_closure).
+//!   [`Inbox::push_run_with`](super::inbox::Inbox::push_run_with) and
+//!   [`RunQueue::push_closure`](super::run_queue::RunQueue::push_closure).
 //! - While its errands run, a run is in nobody's hands but those of [`Local::run_closures`]: they may submit
 //!   others, which are queued behind it. A closure that panics, or that shuts the loop down, ends nothing but
 //!   itself; the loop decides after each of them whether the next one begins.
-//! - Besides its first errand, a run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So the inbox' lock is not
-//!   held while a long deque grows, and memory is freed while a long queue is worked off.
+//! - Besides its first errand, a run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So
+//!   the inbox' lock is not held while a long deque grows, and memory is freed while a long queue is worked
+//!   off.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -94,7 +96,8 @@ impl<E> TypedRun<E> {
 }
 
 impl<E> Drop for TypedRun<E> {
-    /// A run of a loop that ends is empty by now. Whatever else drops one, a destructor that panics is contained.
+    /// A run of a loop that ends is empty by now. Whatever else drops one, a destructor that panics is
+    /// contained.
     fn drop(&mut self) {
         while let Some(errand) = self.next() {
             context::panics_in_drop().drop(PanicSite::Destructor, Some(self.location), errand);

@@ -79,7 +79,8 @@ pub(crate) enum WakeSender {
     Outside,
 }
 
-/// What a gate shows. On a line of its own: it is read with every submission and written a few times in a life.
+/// What a gate shows. On a line of its own: it is read with every submission and written a few times in a
+/// life.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Shown(AtomicU8);

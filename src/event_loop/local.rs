@@ -756,7 +756,8 @@ impl Drop for Local {
         }
         let outer = run_queue::replace(self.away.take());
         let mut mail = Mail::new();
-        // What destructors submit is rejected, and what was on its way is here by the time the gate is closed.
+        // What destructors submit is rejected, and what was on its way is here by the time the gate is
+        // closed.
         let mut guard = self.shared.inbox.lock();
         guard.edit(|life| life.close(EndCause::Failed));
         drop(guard);

@@ -1,11 +1,11 @@
 //! What a task finds of its loop through a plain cell of its thread.
 //!
-//! - The counters of a loop and what its gate shows have a static place, which another loop uses after it. So a
-//!   reference to it fits in a cell without a destructor ([`this_thread`](crate::this_thread)), and a task that
-//!   is spawned, begins or ends on its home thread looks no loop up. The bench that pays for it is
+//! - The counters of a loop and what its gate shows have a static place, which another loop uses after it. So
+//!   a reference to it fits in a cell without a destructor ([`this_thread`](crate::this_thread)), and a task
+//!   that is spawned, begins or ends on its home thread looks no loop up. The bench that pays for it is
 //!   `instructions spawn-detached`.
-//! - A place is a loop's from its creation until its shared half is dropped. The cell of its thread is cleared
-//!   before that.
+//! - A place is a loop's from its creation until its shared half is dropped. The cell of its thread is
+//!   cleared before that.
 //! - Places are never freed: there are as many as loops ever were at the same time.
 
 use std::fmt;

@@ -3,17 +3,19 @@
 //! - It is in a cell of the thread, not in the loop: a wake pushes its task without looking the loop up. The
 //!   bench that pays for it is `instructions yield`.
 //! - The loop brings its queue along when it enters the thread, and takes it back when it leaves
-//!   ([`context`](super::context)). In between there is no queue anywhere else; on a thread without a loop this
-//!   one is empty.
-//! - Tasks are in two stacks: they are pushed to one, and popped from the other, which is filled by turning the
-//!   first one around. Both ends are then those of a `Vec`, which take a third of the instructions of a ring.
-//! - Entries of the stacks are tasks alone, so that they stay small. A run of closures has a position: the number
-//!   of tasks that were ever queued before it. So runs are in order with tasks, and those of one position in the
-//!   order of their arrival. No task behind a run is popped before the run is taken ([`RunQueue::barrier`]).
+//!   ([`context`](super::context)). In between there is no queue anywhere else; on a thread without a loop
+//!   this one is empty.
+//! - Tasks are in two stacks: they are pushed to one, and popped from the other, which is filled by turning
+//!   the first one around. Both ends are then those of a `Vec`, which take a third of the instructions of a
+//!   ring.
+//! - Entries of the stacks are tasks alone, so that they stay small. A run of closures has a position: the
+//!   number of tasks that were ever queued before it. So runs are in order with tasks, and those of one
+//!   position in the order of their arrival. No task behind a run is popped before the run is taken
+//!   ([`RunQueue::barrier`]).
 //! - A run that is worked off is in no queue. What is left of it goes back to the front.
 //! - It is borrowed for one push, pop or exchange, never while user code runs.
-//! - The cell has no destructor, and can be used while thread-locals are destroyed. The loop that is then on the
-//!   thread takes its queue back first.
+//! - The cell has no destructor, and can be used while thread-locals are destroyed. The loop that is then on
+//!   the thread takes its queue back first.
 //!
 //! ```text
 //!   tasks:  t0  t1  t2  t3       the position of A is 1, that of B and C is 3
@@ -100,8 +102,8 @@ impl<T> RunQueue<T> {
         self.front.pop()
     }
 
-    /// Adds a run at the end. Its closures are to be [counted](RunQueue::count_closures): the runs of a long queue
-    /// are in the caches of their producers, and this is no reason to visit each.
+    /// Adds a run at the end. Its closures are to be [counted](RunQueue::count_closures): the runs of a long
+    /// queue are in the caches of their producers, and this is no reason to visit each.
     pub(crate) fn push_run(&mut self, run: Box<dyn Run>) {
         self.runs.push_back((self.end(), run));
     }
@@ -111,8 +113,8 @@ impl<T> RunQueue<T> {
         self.closures += closures;
     }
 
-    /// Adds a closure at the end: `join` is given the last run if the closure comes right behind it, and returns a
-    /// new run if it did not put the closure there.
+    /// Adds a closure at the end: `join` is given the last run if the closure comes right behind it, and
+    /// returns a new run if it did not put the closure there.
     pub(crate) fn push_closure(
         &mut self,
         join: impl FnOnce(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>>,
@@ -160,8 +162,8 @@ impl<T> RunQueue<T> {
         self.front.len() + self.back.len() + self.closures
     }
 
-    /// How many tasks and closures come before one that is queued now, at most: also those of the run that is worked
-    /// off.
+    /// How many tasks and closures come before one that is queued now, at most: also those of the run that is
+    /// worked off.
     pub(crate) fn ahead(&self) -> usize {
         self.len() + self.taken
     }
@@ -276,8 +278,8 @@ mod tests {
         fn discard(&mut self, _: &PanicReporter) {}
     }
 
-    /// Takes the next task, or the next closure of the next run; the rest of the run goes back. `closures` are the
-    /// numbers of all closures, in order.
+    /// Takes the next task, or the next closure of the next run; the rest of the run goes back. `closures`
+    /// are the numbers of all closures, in order.
     fn next(queue: &mut RunQueue<u64>, closures: &mut VecDeque<u64>) -> Option<u64> {
         if let Some(task) = queue.pop() {
             return Some(task);

@@ -4,7 +4,8 @@
 //! - Handles, tasks and watched descriptors hold it. Tasks are in its inbox and descriptors in its
 //!   table in turn, so what they hold is declared here: [`TaskMeta`] and [`Watched`].
 //! - It knows its group as a [`Parent`]; the group is above the loops.
-//! - No lock is held while user code runs. Locks of loops nest in [`GroupEnd`](crate::group::end::GroupEnd) alone.
+//! - No lock is held while user code runs. Locks of loops nest in [`GroupEnd`](crate::group::end::GroupEnd)
+//!   alone.
 
 use std::any::Any;
 use std::borrow::Borrow;

@@ -8,9 +8,9 @@
 //!   that share one wake-up, at little CPU time.
 //! - It is not set again if it rings in time anyway. So it may ring for a timer that was cancelled since; the
 //!   loop then waits again, for the next deadline.
-//! - With the alarm set the selector has no timeout of its own: that would be a second timer for each wait. If
-//!   the system refuses to set the alarm, the selector has its timeout, and the wait ends up to a millisecond
-//!   late, as without alarms.
+//! - With the alarm set the selector has no timeout of its own: that would be a second timer for each wait.
+//!   If the system refuses to set the alarm, the selector has its timeout, and the wait ends up to a
+//!   millisecond late, as without alarms.
 //!
 //! ```text
 //! unset ──set_for──▶ set ──rang──▶ unset

@@ -274,8 +274,8 @@ impl<F: Future, O: Origin> Future for Harness<F, O> {
 /// task was cancelled.
 ///
 /// - async-task drops an output that is not taken, and aborts if that panics: hence the `Drop` here.
-/// - A tag and a payload, no more: async-task copies an output several times between the poll and the join, in
-///   parts of other sizes than it was written in, and each copy waits for the one before.
+/// - A tag and a payload, no more: async-task copies an output several times between the poll and the join,
+///   in parts of other sizes than it was written in, and each copy waits for the one before.
 pub(crate) struct TaskOutcome<T>(OutcomeRepr<T>);
 
 enum OutcomeRepr<T> {

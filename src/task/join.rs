@@ -1,7 +1,7 @@
 //! The handle of a task.
 //!
-//! - Two words, which are passed in registers. A refused task is a task, too: one that has ended before it was
-//!   queued. So is a job of a blocking group. Only their metadata differ.
+//! - Two words, which are passed in registers. A refused task is a task, too: one that has ended before it
+//!   was queued. So is a job of a blocking group. Only their metadata differ.
 //! - Dropping it detaches: the task runs on, its result is dropped, and a panic is reported.
 //! - It resolves whatever happens to the loop: completed, panicked, cancelled or refused.
 //! - It never closes its task: a task always ends with an outcome (see [`task`](super)), so polling one is

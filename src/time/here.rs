@@ -57,8 +57,8 @@ pub(crate) fn has_timers() -> bool {
 
 /// Arms a timer on this thread, as [`Timers::try_arm`] does.
 ///
-/// Not by [`here`], nor [`cancel`] by [`at`]: here the two ways have a closure each, and that of a loop becomes
-/// part of the poll.
+/// Not by [`here`], nor [`cancel`] by [`at`]: here the two ways have a closure each, and that of a loop
+/// becomes part of the poll.
 #[inline(always)]
 pub(super) fn try_arm(
     deadline: Option<Instant>,

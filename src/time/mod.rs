@@ -7,8 +7,9 @@
 //! [`precise_timers`](crate::Builder::precise_timers) an idle loop wakes up within microseconds.
 //!
 //! A sleep whose deadline has passed is ready when it is polled; that costs budget, so a task that keeps
-//! sleeping for no time yields to other tasks. Dropping a timer frees it at once, or soon if it is dropped on another thread. Timers
-//! also work in [`run`](crate::run) and [`block_on`](crate::block_on), but not in tasks of other runtimes.
+//! sleeping for no time yields to other tasks. Dropping a timer frees it at once, or soon if it is dropped on
+//! another thread. Timers also work in [`run`](crate::run) and [`block_on`](crate::block_on), but not in
+//! tasks of other runtimes.
 //!
 //! A timer that is moved to another thread is armed there when it is polled there. Until then it fires on
 //! the thread that polled it last: on a loop always, on another thread while that is inside `block_on`. When

@@ -49,8 +49,8 @@ pub(super) const fn case(
     }
 }
 
-/// A server on the first core, its clients on the second: left alone, the system puts them now on one core and
-/// now on two, and the rate of all runtimes alike doubles or halves with it.
+/// A server on the first core, its clients on the second: left alone, the system puts them now on one core
+/// and now on two, and the rate of all runtimes alike doubles or halves with it.
 const fn apart(case: Case) -> Case {
     Case {
         pinned: true,

@@ -1,4 +1,5 @@
-//! A cache: the example `resp`, on one loop that serves, and `redis-server`, which has one thread for it, too.
+//! A cache: the example `resp`, on one loop that serves, and `redis-server`, which has one thread for it,
+//! too.
 
 use std::path::PathBuf;
 

@@ -74,7 +74,8 @@ fn quiet(text: &mut String, conditions: &Conditions) {
 fn whole_programs(text: &mut String, rows: &[&Row]) {
     *text += "## Whole programs\n\nEach beside what a user would pick instead: tokio's runtime with two workers for \
               axum, `redis-server` for the cache. loopgroup has two loops for axum, with a listener each \
-              (`reuse_port`) or behind a boss, and one that serves for the cache. Clients and server share the \
+              (`reuse_port`) or behind a boss, and one that serves for the cache. Clients and \
+              server share the \
               cores. Ratios above 1 say how much worse loopgroup is.\n\n\
               | | unit | loopgroup | boss | tokio-multi or redis | loopgroup ÷ it | boss ÷ it | spreads |\n\
               |---|---|---|---|---|---|---|---|\n";
