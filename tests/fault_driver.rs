@@ -459,8 +459,9 @@ mod driver {
             near.peer_addr()?;
             near.local_addr()?;
             let mut near = TcpStream::from_std(near.into_std())?;
+            // Large enough for a vectored call of the system: small ones are sent as one.
             let sent = near
-                .write_vectored(&[IoSlice::new(b"ab"), IoSlice::new(b"cd")])
+                .write_vectored(&[IoSlice::new(&[b'a'; 500]), IoSlice::new(&[b'b'; 500])])
                 .await?;
             let mut byte = [0];
             far.peek(&mut byte).await?;
@@ -469,7 +470,7 @@ mod driver {
                 .read_vectored(&mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)])
                 .await?;
             drop(listener.into_std());
-            check(&[sent as u8, read as u8], &[4, 4])
+            check(&[(sent / 250) as u8, read as u8], &[4, 4])
         })
     }
 
