@@ -88,7 +88,7 @@ where
     }
 }
 
-/// Spawns a future on the next loop of the current group that nobody waits for, or returns it.
+/// Spawns a future without a handle on the next loop of the current group, or returns it.
 ///
 /// See [`EventLoop::spawn_detached`](crate::EventLoop::spawn_detached).
 ///

@@ -208,7 +208,7 @@ impl<'a> TaskBuilder<'a> {
         }
     }
 
-    /// Spawns a future that nobody waits for, or hands it back, as [`EventLoopGroup::spawn_detached`] and its
+    /// Spawns a future without a handle, or hands it back, as [`EventLoopGroup::spawn_detached`] and its
     /// kin.
     ///
     /// # Errors

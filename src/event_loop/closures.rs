@@ -4,14 +4,14 @@
 //! submitted one after the other lie side by side in one [`TypedRun`]: they share an allocation, where each
 //! would need a task of its own otherwise. A run holds one errand in itself; the deque is for the others.
 //!
-//! - An errand is a task to everybody else: it is accepted, bounded, paced, measured, counted and contained
-//!   on its own. What it has not is a waker and a handle, so nothing is ever asked of it.
+//! - To the rest of the crate an errand is a task: it is accepted, bounded, paced, measured, counted and
+//!   contained on its own. What it has not is a waker and a handle, so nothing is ever asked of it.
 //! - An errand is begun once or dropped once, by the home thread. (A loop that gets no thread has its mail
 //!   dropped elsewhere, as it does with tasks.)
 //! - An errand joins the last run only if nothing has been queued since that is in order with the run; see
 //!   [`Inbox::push_run_with`](super::inbox::Inbox::push_run_with) and
 //!   [`RunQueue::push_closure`](super::run_queue::RunQueue::push_closure).
-//! - While its errands run, a run is in nobody's hands but those of [`Local::run_closures`]: they may submit
+//! - While its errands run, only [`Local::run_closures`] holds the run: they may submit
 //!   others, which are queued behind it. A closure that panics, or that shuts the loop down, ends nothing but
 //!   itself; the loop decides after each of them whether the next one begins.
 //! - Besides its first errand, a run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So
@@ -43,7 +43,7 @@ pub(crate) trait Errand: Send + 'static {
     fn left_kind(&self, location: Caller) -> LeftKind;
 }
 
-/// A closure that nobody waits for.
+/// A closure without a handle.
 pub(crate) struct Call<F>(pub(crate) F);
 
 impl<F: FnOnce() + Send + 'static> Errand for Call<F> {

@@ -117,7 +117,8 @@ pub(crate) struct Batch<T, R, N> {
     pub(crate) main: Vec<T>,
     /// Runs for the run queue; each with the number of `main` items before it.
     pub(crate) runs: Vec<(usize, R)>,
-    /// The items in all runs: whoever counts them need not visit each run, which is far from its cache.
+    /// The items in all runs. The loop counts them without a visit to each run, which is in the producer's
+    /// cache.
     pub(crate) in_runs: usize,
     /// Items for the end of the iteration.
     pub(crate) tail: Vec<T>,

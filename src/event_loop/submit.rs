@@ -159,7 +159,7 @@ impl EventLoop {
         self.try_submit(future, |future| future, Lane::Main, Urgency::Now)
     }
 
-    /// Spawns a future on this loop that nobody waits for, or hands it back.
+    /// Spawns a future without a handle on this loop, or hands it back.
     ///
     /// It is as `try_spawn` with its handle dropped, and cheaper if the work comes from other threads: the
     /// future travels to the loop without a task, and the loop creates the task when it begins. What one

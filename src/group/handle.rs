@@ -271,7 +271,7 @@ impl EventLoopGroup {
         spawned.map_err(Refused::into_rejected)
     }
 
-    /// Spawns a future on the next loop that nobody waits for, or hands it back.
+    /// Spawns a future without a handle on the next loop, or hands it back.
     ///
     /// For work from other threads it is cheaper than a spawn whose handle is dropped; see
     /// [`EventLoop::spawn_detached`].

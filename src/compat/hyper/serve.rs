@@ -494,7 +494,7 @@ impl Http {
             peer: None,
             limit: self.settings.request_timeout,
             location: Location::caller(),
-            panics: Arc::default(), // nobody reads it
+            panics: Arc::default(), // it is not read
         };
         let connection = Connection::new(Arc::new(self.settings.clone()), io, service, None);
         async move {
