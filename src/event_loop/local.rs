@@ -146,7 +146,8 @@ impl Local {
             Waking::Task => return run_queue::push_woken(runnable),
             Waking::Io => &self.io,
             Waking::Timer => &self.timed,
-            Waking::ToDrop => &self.to_drop,
+            // Nothing has happened to it: this is how the loop takes hold of a task, and not counted.
+            Waking::ToDrop => return self.to_drop.borrow_mut().push_back(runnable),
         };
         run_queue::with(|queue| queue.woken += 1);
         queue.borrow_mut().push_back(runnable);
