@@ -78,16 +78,15 @@ where
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(Peer(peer));
         }
+        // Before the call, which may take its time: that counts.
+        let limit = self.limit.map(|limit| Box::new(LimitTimer::after(limit)));
         let future = contain(|| self.service.call(request));
         TrackedFuture {
             future: future
-                .map_err(|payload| {
-                    self.panics.fetch_add(1, Ordering::Release);
-                    report(payload, self.location);
-                })
+                .map_err(|payload| report(payload, &self.panics, self.location))
                 .ok(),
             open: Some(open),
-            limit: self.limit.map(|limit| Box::new(LimitTimer::after(limit))),
+            limit,
             location: self.location,
             panics: Arc::clone(&self.panics),
         }
@@ -128,8 +127,7 @@ where
                     Err(StatusCode::REQUEST_TIMEOUT)
                 }
                 Err(payload) => {
-                    this.panics.fetch_add(1, Ordering::Release);
-                    report(payload, this.location);
+                    report(payload, this.panics, this.location);
                     Err(StatusCode::INTERNAL_SERVER_ERROR)
                 }
             },
@@ -144,7 +142,7 @@ where
             }),
             Err(status) => {
                 if let Err(payload) = contain(|| this.future.set(None)) {
-                    report(payload, this.location);
+                    report(payload, this.panics, this.location);
                 }
                 let mut instead = Response::new(TrackedBody { body: None, open });
                 *instead.status_mut() = status;
@@ -154,9 +152,10 @@ where
     }
 }
 
-/// Reports a panic of the service to the handler of its group.
+/// Counts a panic of the service, and reports it to the handler of its group.
 #[cold]
-fn report(payload: Payload, location: &'static Location<'static>) {
+fn report(payload: Payload, panics: &AtomicU64, location: &'static Location<'static>) {
+    panics.fetch_add(1, Ordering::Release);
     context::panics().report(PanicSite::Service, payload, Some(location));
 }
 

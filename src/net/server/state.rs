@@ -183,7 +183,6 @@ impl ServerState {
 
     pub(super) fn report(&self) -> ServerReport {
         ServerReport {
-            accepted: self.accepted.load(Ordering::Acquire),
             completed: self.completed.load(Ordering::Acquire),
             failed: self.failed.load(Ordering::Acquire),
             aborted: self.aborted.load(Ordering::Acquire),
@@ -193,6 +192,8 @@ impl ServerState {
             failed_loops: self.failed_loops.load(Ordering::Acquire),
             accept_errors: self.accept_errors.load(Ordering::Acquire),
             last_error: self.last_error.lock().clone(),
+            // After the ends: a report of a running server has no more ends than connections.
+            accepted: self.accepted.load(Ordering::Acquire),
         }
     }
 }
