@@ -12,24 +12,35 @@ use std::time::Duration;
 use crate::chooser::Chooser;
 use crate::clock::Clock;
 use crate::config::{CloseChannels, Config, PinThread, WaitStrategy};
+use crate::elastic::Elastic;
+use crate::event_loop::context;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::Inbox;
 use crate::event_loop::lifecycle::Life;
 use crate::event_loop::loop_thread::LoopThread;
 use crate::event_loop::place::PlaceHandle;
-use crate::event_loop::shared::{LOOPS, Parent, Shared, Watched};
+use crate::event_loop::shared::{BY_LOAD, LOOPS, Parent, Shared, Watched};
+use crate::event_loop::tracker::Tracker;
 use crate::group::core::{GroupCore, HandleToken, Keys};
 use crate::group::end::GroupEnd;
 use crate::group::handle::EventLoopGroup;
 use crate::group::parent::{Callbacks, GroupParent, StartHook, ThreadFactory};
+use crate::group::scaler::Scaler;
+use crate::metrics::buckets::Durations;
 use crate::metrics::gauges::Gauges;
+use crate::metrics::pulse::Pulse;
 use crate::panic::{Contained, PanicHandler, PanicReporter, TaskPanic};
 use crate::random::Seeds;
 use crate::reactor::{Driver, Port, Precision, alarm};
+use crate::recorder::tape::{self, Recorder, Tape};
 use crate::reject_policy::RejectPolicy;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, plain};
+use crate::sim::SimulatedHost;
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, plain};
 use crate::termination::Termination;
 use crate::unwind::{contain, discard};
+use crate::watchdog::beacon::Beacon;
+use crate::watchdog::reporter::{StallHandler, StallReporter};
+use crate::watchdog::stall::Stall;
 
 type ThreadName = dyn Fn(usize) -> String + Send + Sync;
 /// Chooses a core for each loop, given the number of loops.
@@ -76,6 +87,7 @@ impl EventLoopGroup {
 #[must_use = "a builder does nothing until build()"]
 pub struct Builder {
     loops: Option<usize>,
+    elastic: Option<Elastic>,
     thread_name: Option<Box<ThreadName>>,
     thread_stack_size: Option<usize>,
     thread_factory: Option<Box<ThreadFactory>>,
@@ -91,6 +103,11 @@ pub struct Builder {
     /// Set by `slow_poll`. It has another name: for a call without the feature, the compiler would point at a
     /// private field.
     slow_poll_limit: Option<Duration>,
+    track_tasks: bool,
+    watchdog: Option<Duration>,
+    on_stall: Option<Arc<StallHandler>>,
+    flight_recorder: Option<usize>,
+    freeze_on_stall: bool,
     wait_strategy: WaitStrategy,
     close_channels: CloseChannels,
     precision: Precision,
@@ -98,6 +115,8 @@ pub struct Builder {
     clock: Clock,
     /// `None` is another one for each group.
     seed: Option<u64>,
+    /// `None` is the simulated host of the loop that builds the group, if it is on one.
+    simulated: Option<Arc<SimulatedHost>>,
 }
 
 impl Default for EventLoopGroup {
@@ -157,6 +176,7 @@ impl Builder {
     pub(crate) fn new() -> Builder {
         Builder {
             loops: None,
+            elastic: None,
             thread_name: None,
             thread_stack_size: None,
             thread_factory: None,
@@ -168,14 +188,26 @@ impl Builder {
             reject_policy: RejectPolicy::default(),
             io_ratio: 50,
             measure_time: false,
+            track_tasks: false,
+            watchdog: None,
+            on_stall: None,
+            flight_recorder: None,
+            freeze_on_stall: true,
             slow_poll_limit: None,
             wait_strategy: WaitStrategy::default(),
             close_channels: CloseChannels::default(),
             precision: Precision::Millis,
             io: true,
             clock: Clock::System,
+            simulated: None,
             seed: None,
         }
+    }
+
+    /// Puts the loops on a simulated host.
+    pub(crate) fn on_host(mut self, host: Arc<SimulatedHost>) -> Builder {
+        self.simulated = Some(host);
+        self
     }
 
     /// Sets the clock that the loops read.
@@ -194,6 +226,40 @@ impl Builder {
     /// [Example](crate::guide::settings#loops-and-threads)
     pub fn loops(mut self, loops: usize) -> Builder {
         self.loops = Some(loops);
+        self
+    }
+
+    /// Makes the group elastic: it uses more loops under load, and fewer without.
+    ///
+    /// The group has `max` loops, of which `min` are active at the start. A loop that is not needed is
+    /// [paused](EventLoop::pause): `next()` chooses other loops, and connections that
+    /// [can move](crate::net::Server::serve_turns) leave it. Once it has been empty for `patience`, it is
+    /// parked: its thread ends and its memory is freed. It still counts as started, and whatever is
+    /// submitted to it, by a key or by its index, starts its thread again. A loop is empty without tasks,
+    /// timers, registered sockets and [bound](EventLoop::bind) values; a listener keeps its loop, and so does
+    /// a handler that a server has created for it.
+    ///
+    /// What [`on_thread_start`](Builder::on_thread_start) has returned is dropped when a thread ends, and
+    /// the hook is called again on the next one. [Guide](crate::guide::balance#elastic-groups)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{Elastic, EventLoopGroup};
+    ///
+    /// let group = EventLoopGroup::builder()
+    ///     .elastic(Elastic { min: 1, max: 8, ..Elastic::default() })
+    ///     .build()?;
+    /// assert_eq!(group.next().index(), 0); // the only one that is active
+    /// assert_eq!(group.block_on(group.spawn_on(7, async { 7 })).unwrap(), 7); // accepted all the same
+    ///
+    /// let none = Elastic { min: 0, ..Elastic::default() };
+    /// let error = EventLoopGroup::builder().elastic(none).build().unwrap_err();
+    /// assert!(error.to_string().contains("min must be at least 1"));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn elastic(mut self, elastic: Elastic) -> Builder {
+        self.elastic = Some(elastic);
         self
     }
 
@@ -314,8 +380,10 @@ impl Builder {
         self
     }
 
-    /// Makes the loops read the clock around every poll, for [`LoopMetrics::busy`](crate::LoopMetrics::busy)
-    /// and [`longest_poll`](crate::LoopMetrics::longest_poll); off by default, as it costs as much as a short
+    /// Makes the loops read the clock around every poll, for
+    /// [`LoopMetrics::busy`](crate::LoopMetrics::busy), [`longest_poll`](crate::LoopMetrics::longest_poll)
+    /// and the histograms [`poll_times`](crate::LoopMetrics::poll_times) and
+    /// [`wake_to_poll`](crate::LoopMetrics::wake_to_poll); off by default, as it costs as much as a short
     /// poll. [Example](crate::guide::settings#looking-at-time)
     pub fn measure_time(mut self, measure: bool) -> Builder {
         self.measure_time = measure;
@@ -323,12 +391,107 @@ impl Builder {
     }
 
     /// Makes the loops log every poll that takes `limit` or longer, as a warning that says where the task
-    /// was spawned; implies [`measure_time`](Builder::measure_time).
+    /// was spawned; implies [`measure_time`](Builder::measure_time). `limit` must not be zero.
     /// [Example](crate::guide::settings#looking-at-time)
     #[cfg(feature = "tracing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     pub fn slow_poll(mut self, limit: Duration) -> Builder {
         self.slow_poll_limit = Some(limit);
+        self
+    }
+
+    /// Makes the loops keep a record of every task, for [`EventLoopGroup::tasks`] and
+    /// [`EventLoopGroup::dump`]: its name and place, how often and for how long it was polled, what woke it
+    /// last, and what it waits for. Off by default. [Example](crate::guide::look_at_it#tasks)
+    ///
+    /// The record of a task takes about 200 bytes, and its name if that is not a constant. A poll, a wake and
+    /// a spawn take a lock of the loop and a reading of the clock: some hundred nanoseconds each. A socket is
+    /// asked for its addresses when a task first waits for it, which are kept and take some 150 bytes; a
+    /// datagram socket is asked every time. A group that does not track its tasks pays nothing.
+    pub fn track_tasks(mut self, track: bool) -> Builder {
+        self.track_tasks = track;
+        self
+    }
+
+    /// Watches the loops of the group: a poll that has not returned for `threshold` is reported while it
+    /// has not, to [`on_stall`](Builder::on_stall) or as one line on stderr, and through `tracing` with
+    /// that feature. It is reported again after twice that time, four times, and so on. Off by default.
+    ///
+    /// A report names the loop, the task with its name, the place of the spawn, and on Linux whether the
+    /// thread computes, is blocked in a system call, or gets no processor. Closures, shutdown hooks, and
+    /// the future of [`run`](crate::run()) or [`ManualLoop::block_on`](crate::ManualLoop::block_on) are
+    /// watched as tasks are. A group reports ten stalls at once, and then ten a minute; the next report
+    /// counts those that were left out.
+    ///
+    /// One thread watches all loops of the process, four times per threshold, and ends with the last of
+    /// them. A loop that is watched pays for two plain stores per poll. `threshold` must not be zero.
+    /// [Example](crate::guide::look_at_it#stalls)
+    pub fn watchdog(mut self, threshold: Duration) -> Builder {
+        self.watchdog = Some(threshold);
+        self
+    }
+
+    /// Handles polls that do not return, which the [`watchdog`](Builder::watchdog) has found; the default
+    /// prints one line on stderr. See [`Stall`] for an example.
+    ///
+    /// The handler is called on the watchdog's thread: while it works, no loop is watched. A panic in it is
+    /// contained, and the stall goes to stderr.
+    pub fn on_stall(mut self, handler: impl Fn(&Stall) + Send + Sync + 'static) -> Builder {
+        let handler = Contained::new(handler);
+        self.on_stall = Some(Arc::new(move |stall: &Stall| handler.get()(stall)));
+        self
+    }
+
+    /// Gives each loop a flight recorder: a ring of the last `events` turns, polls, waits, wakes, spawns,
+    /// timers and accepts, in fixed memory, which any thread can look at with
+    /// [`EventLoopGroup::trace`]. Off by default.
+    ///
+    /// `events` is rounded up to a power of two, and to 64 at least; an event takes 24 bytes. A poll is two
+    /// events, and a request of a server about seven: 65,536 events are 1.5 MiB per loop. A loop that is
+    /// recorded reads the clock once or twice per poll, and once per wake by a task.
+    ///
+    /// The recorder works until it is [frozen](EventLoopGroup::freeze_recorder), by hand or by a stall.
+    /// On a [`TestLoop`](crate::testing::TestLoop) or [`TestGroup`](crate::testing::TestGroup) it records
+    /// virtual time, in which every event takes a nanosecond. [Example](crate::guide::look_at_it#a-trace)
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Builder::build) returns `InvalidInput` for zero, for more than 16,777,216 events, and if
+    /// the recorders do not fit in memory.
+    pub fn flight_recorder(mut self, events: usize) -> Builder {
+        self.flight_recorder = Some(events);
+        self
+    }
+
+    /// Sets whether a stall that the [`watchdog`](Builder::watchdog) has found freezes the
+    /// [`flight_recorder`](Builder::flight_recorder), so that what came before it is kept until
+    /// [`EventLoopGroup::resume_recorder`]; the default is `true`. Has no effect without both.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .flight_recorder(10_000)
+    ///     .watchdog(Duration::from_millis(20))
+    ///     .on_stall(move |stall| tx.send(stall.clone()).unwrap_or(()))
+    ///     .build()?;
+    /// let (release, held) = mpsc::channel::<()>();
+    /// group.next().execute(move || held.recv().unwrap_or(())).unwrap();
+    /// rx.recv().unwrap(); // there is a stall
+    /// assert!(group.is_recorder_frozen());
+    /// let path = std::env::temp_dir().join("before-the-stall.json");
+    /// std::fs::write(path, group.trace().to_chrome_json())?;
+    /// group.resume_recorder(); // for the next one
+    /// drop(release);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn freeze_on_stall(mut self, freeze: bool) -> Builder {
+        self.freeze_on_stall = freeze;
         self
     }
 
@@ -387,17 +550,31 @@ impl Builder {
     ///
     /// `InvalidInput` names the setting that is wrong. Any other error is the system's and says which
     /// loop could not be created; the loops before it are closed again.
-    pub fn build(self) -> io::Result<EventLoopGroup> {
+    pub fn build(mut self) -> io::Result<EventLoopGroup> {
+        let simulated = self.simulated.take().or_else(context::simulated_host);
+        if let Some(host) = &simulated {
+            self.clock = Clock::Virtual(Arc::clone(&host.clock));
+            self.precision = Precision::Millis; // virtual timers are exact in any case
+        }
         let loops = self.validate()?;
         let mut drivers = Vec::new();
         if drivers.try_reserve_exact(loops).is_err() {
             let text = format!("{loops} are more than fit in memory");
             return Err(invalid("loops", &text));
         }
-        let thread_names = self.thread_names(loops)?;
-        let pin_thread = self.pin_plan.map(|plan| plan(loops)).transpose()?;
+        let thread_names = self.thread_names(loops, simulated.as_deref())?;
+        let tapes = self.tapes(loops)?;
+        let freezes = tapes
+            .first()
+            .map(|tape| &tape.recorder)
+            .filter(|_| self.freeze_on_stall)
+            .cloned();
+        let pin_plan = self.pin_plan.filter(|_| simulated.is_none());
+        let pin_thread = pin_plan.map(|plan| plan(loops)).transpose()?;
         for index in 0..loops {
-            drivers.push(if self.io {
+            drivers.push(if let Some(host) = &simulated {
+                Driver::simulated(&host.net.network, host.bell(), self.io)
+            } else if self.io {
                 Driver::with_io(self.precision).map_err(|error| loop_error(index, loops, &error))?
             } else {
                 Driver::without_io(self.precision)
@@ -413,25 +590,59 @@ impl Builder {
             slow_poll: self.slow_poll_limit,
             close_channels: self.close_channels,
             clock: self.clock,
-            seeds: self.seed.map_or_else(Seeds::random, Seeds::from),
+            simulated: simulated.clone(),
+            patience: self.elastic.as_ref().map(|elastic| elastic.patience),
+            seeds: match (self.seed, &simulated) {
+                (Some(seed), _) => Seeds::from(seed),
+                (None, Some(host)) => Seeds::from(host.random().bits()),
+                (None, None) => Seeds::random(),
+            },
         });
         let plan = Plan {
+            elastic: self.elastic,
             config,
             callbacks: Callbacks {
                 thread_factory: self.thread_factory,
                 on_thread_start: self.on_thread_start,
                 reject_policy: self.reject_policy,
             },
-            on_panic: self.on_panic,
+            on_panic: self.on_panic.or_else(|| {
+                let host = simulated.clone()?;
+                let note: Arc<PanicHandler> =
+                    Arc::new(move |panic: &TaskPanic<'_>| host.note_panic(panic.to_string()));
+                Some(note)
+            }),
             chooser: self.chooser,
             max_pending_tasks: self.max_pending_tasks,
+            track_tasks: self.track_tasks,
+            stalls: self
+                .watchdog
+                .map(|threshold| Arc::new(StallReporter::new(threshold, self.on_stall, freezes))),
+            tapes,
         };
-        Ok(plan.assemble(drivers))
+        let group = plan.assemble(drivers);
+        if let Some(host) = simulated {
+            for one in group.loops() {
+                let parts = one.shared().take_parts();
+                host.adopt(Box::new(
+                    parts.expect("no loop of a new group has been started"),
+                ));
+            }
+        }
+        Ok(group)
     }
 
     /// Checks every setting; returns the number of loops.
     fn validate(&self) -> io::Result<usize> {
-        let loops = match self.loops {
+        if let Some(elastic) = &self.elastic {
+            elastic.check()?;
+            if self.loops.is_some_and(|loops| loops != elastic.max) {
+                let text = "an elastic group has `max` loops; leave `loops` out";
+                return Err(invalid("loops", text));
+            }
+        }
+        let elastic = self.elastic.as_ref().map(|elastic| elastic.max);
+        let loops = match self.loops.or(elastic) {
             Some(loops) => loops,
             None => std::thread::available_parallelism().map_or(1, usize::from),
         };
@@ -465,6 +676,22 @@ impl Builder {
                 "SpinThenPark needs a time above zero; use Park",
             ));
         }
+        if self.watchdog == Some(Duration::ZERO) {
+            let text = "the threshold must be above zero; leave it out for no watchdog";
+            return Err(invalid("watchdog", text));
+        }
+        if self.slow_poll_limit == Some(Duration::ZERO) {
+            let text = "the limit must be above zero; measure_time measures every poll";
+            return Err(invalid("slow_poll", text));
+        }
+        if self.on_stall.is_some() && self.watchdog.is_none() {
+            let text = "nothing finds stalls; set a threshold with watchdog";
+            return Err(invalid("on_stall", text));
+        }
+        if let Some(0 | tape::TOO_MANY..) = self.flight_recorder {
+            let text = format!("must be between 1 and {} events", tape::MOST);
+            return Err(invalid("flight_recorder", &text));
+        }
         if self.io && self.precision == Precision::Exact {
             alarm::check_supported().map_err(|error| {
                 io::Error::new(error.kind(), format!("precise_timers: {error}"))
@@ -473,12 +700,36 @@ impl Builder {
         Ok(loops)
     }
 
-    fn thread_names(&self, loops: usize) -> io::Result<Vec<String>> {
+    /// Creates the tapes of the flight recorder: one for each loop, or none.
+    fn tapes(&self, loops: usize) -> io::Result<Vec<Arc<Tape>>> {
+        let Some(events) = self.flight_recorder else {
+            return Ok(Vec::new());
+        };
+        let recorder = Arc::new(Recorder::new(self.clock.clone()));
+        let records = events.next_power_of_two().max(tape::FEWEST);
+        let make = |_| {
+            let tape = Tape::new(Arc::clone(&recorder), records);
+            tape.map(Arc::new).ok_or_else(|| {
+                let text = format!("{events} events of each loop are more than fit in memory");
+                invalid("flight_recorder", &text)
+            })
+        };
+        (0..loops).map(make).collect()
+    }
+
+    fn thread_names(
+        &self,
+        loops: usize,
+        simulated: Option<&SimulatedHost>,
+    ) -> io::Result<Vec<String>> {
         static GROUPS: plain::AtomicUsize = plain::AtomicUsize::new(0);
         let Some(name) = &self.thread_name else {
-            let group = GROUPS.fetch_add(1, Ordering::Relaxed);
+            let (prefix, group) = match simulated {
+                Some(host) => (&*host.name, host.next_group()),
+                None => ("loop", GROUPS.fetch_add(1, Ordering::Relaxed)),
+            };
             return Ok((0..loops)
-                .map(|index| format!("loop-{group}-{index}"))
+                .map(|index| format!("{prefix}-{group}-{index}"))
                 .collect());
         };
         let names = contain(|| (0..loops).map(name).collect::<Vec<_>>()).map_err(|payload| {
@@ -495,9 +746,7 @@ impl Builder {
     }
 }
 
-pub(crate) fn invalid(setting: &str, text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{setting}: {text}"))
-}
+pub(crate) use crate::config::invalid_setting as invalid;
 
 fn loop_error(index: usize, loops: usize, error: &io::Error) -> io::Error {
     let text = format!("could not create loop {index} of {loops}: {error}");
@@ -506,22 +755,31 @@ fn loop_error(index: usize, loops: usize, error: &io::Error) -> io::Error {
 
 /// The parts of a group, besides its drivers.
 struct Plan {
+    elastic: Option<Elastic>,
     config: Arc<Config>,
     callbacks: Callbacks,
     on_panic: Option<Arc<PanicHandler>>,
     chooser: Option<Box<dyn Chooser>>,
     max_pending_tasks: Option<usize>,
+    track_tasks: bool,
+    stalls: Option<Arc<StallReporter>>,
+    /// One for each loop, or none.
+    tapes: Vec<Arc<Tape>>,
 }
 
 impl Plan {
     /// Assembles the group. Its loops hold it weakly, so the references are cyclic.
     fn assemble(self, drivers: Vec<(Driver, Port<Watched>)>) -> EventLoopGroup {
         let Plan {
+            elastic,
             config,
             callbacks,
             on_panic,
             chooser,
             max_pending_tasks,
+            track_tasks,
+            stalls,
+            tapes,
         } = self;
         let termination = Termination::new(drivers.len(), on_panic.clone());
         let end = Arc::new(GroupEnd::new(drivers.len(), termination));
@@ -534,8 +792,12 @@ impl Plan {
                     end: Arc::clone(&end),
                     callbacks,
                 });
-                let make = |(index, (driver, port))| {
-                    let place = PlaceHandle::take(max_pending_tasks);
+                let make = |(index, (driver, port)): (usize, _)| {
+                    let place = PlaceHandle::take(max_pending_tasks, track_tasks);
+                    let beacon = stalls.as_ref().map(|reporter| {
+                        let name = config.thread_names[index].clone();
+                        Arc::new(Beacon::new(index, name, Arc::clone(reporter)))
+                    });
                     let shared = Arc::new(Shared {
                         index,
                         number: LOOPS.reserve(),
@@ -544,7 +806,14 @@ impl Plan {
                         place,
                         rejected: Arc::default(),
                         gauges: Gauges::default(),
+                        pulse: Pulse::new(config.clock.now()),
+                        durations: config.measure_time.then(Durations::new),
+                        tape: tapes.get(index).cloned(),
+                        beacon,
+                        tracker: track_tasks.then(|| Box::new(Tracker::new(index))),
+                        paused: AtomicU8::new(0),
                         handles: AtomicUsize::new(0),
+                        at_shutdown: Mutex::default(),
                         shutdown_waiters: Mutex::default(),
                         termination: Termination::new(1, on_panic.clone()),
                         panics: PanicReporter::new(Some(index), on_panic.clone()),
@@ -559,7 +828,12 @@ impl Plan {
                 end.set_members(members.collect());
                 let panics = PanicReporter::new(None, on_panic.clone());
                 let keys = Keys::for_clock(&config.clock);
-                GroupCore::new(loops, chooser, keys, Arc::clone(&end), panics)
+                let needed = elastic.as_ref().map_or(loops.len(), |elastic| elastic.min);
+                for one in &loops[needed..] {
+                    one.shared().pause(BY_LOAD);
+                }
+                let scaler = elastic.map(|elastic| Scaler::new(elastic, config.clock.now()));
+                GroupCore::new(loops, chooser, keys, Arc::clone(&end), panics, scaler)
             });
             group = Some(Arc::clone(&core));
             HandleToken::new(core)
@@ -572,11 +846,15 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("loops", &self.loops)
+            .field("elastic", &self.elastic)
             .field("thread_stack_size", &self.thread_stack_size)
             .field("max_pending_tasks", &self.max_pending_tasks)
             .field("reject_policy", &self.reject_policy)
             .field("io_ratio", &self.io_ratio)
             .field("measure_time", &self.measure_time)
+            .field("track_tasks", &self.track_tasks)
+            .field("watchdog", &self.watchdog)
+            .field("flight_recorder", &self.flight_recorder)
             .field("wait_strategy", &self.wait_strategy)
             .field("close_channels", &self.close_channels)
             .field("precise_timers", &(self.precision == Precision::Exact))

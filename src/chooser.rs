@@ -6,7 +6,10 @@
 //!   length and across an overflow of the counter.
 //! - A chooser reads the state of the loops from the calling thread; the values may be slightly stale.
 
+pub(crate) mod least_busy;
+
 use std::fmt;
+use std::time::{Duration, Instant};
 
 use crate::event_loop::context;
 use crate::event_loop::handle::EventLoop;
@@ -18,7 +21,8 @@ use crate::sync::{Arc, Ordering};
 /// Chooses the loop for the next task.
 ///
 /// It is called by [`EventLoopGroup::next`](crate::EventLoopGroup::next) and everything that uses it:
-/// `spawn`, `spawn_with`, `try_spawn`. A chosen loop that is shutting down individually is skipped.
+/// `spawn`, `spawn_with`, `try_spawn`. A chosen loop that is shutting down individually, or is paused, is
+/// skipped.
 ///
 /// # Examples
 ///
@@ -156,12 +160,86 @@ impl<'a> GroupView<'a> {
             .map_or(0, |one| one.registered_channels())
     }
 
-    /// Returns whether loop `index` exists and no shutdown of it was requested. (A loop that is
-    /// shutting down still accepts tasks for a while, but should not be chosen.)
+    /// Returns the busy share of loop `index` in about the last second, from 0.0 to 1.0, as
+    /// [`LoopMetrics::utilization`](crate::LoopMetrics::utilization); 0.0 if there is no such loop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, GroupView};
+    ///
+    /// // Everything on the first loop that has time left, so that the others may sleep.
+    /// let compact = |group: &GroupView<'_>| {
+    ///     (0..group.len()).find(|&i| group.utilization(i) < 0.7).unwrap_or(0)
+    /// };
+    /// let group = EventLoopGroup::builder().loops(3).chooser(compact).build()?;
+    /// assert_eq!((group.next().index(), group.next().index()), (0, 0));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn utilization(&self, index: usize) -> f64 {
+        self.pulse(index, self.now()).0
+    }
+
+    /// Returns how long loop `index` took to wake up of late, as
+    /// [`LoopMetrics::wake_delay`](crate::LoopMetrics::wake_delay); zero if there is no such loop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, GroupView};
+    ///
+    /// let promptest = |group: &GroupView<'_>| {
+    ///     (0..group.len()).min_by_key(|&i| group.wake_delay(i)).unwrap_or(0)
+    /// };
+    /// let group = EventLoopGroup::builder().loops(3).chooser(promptest).build()?;
+    /// assert_eq!(group.next().index(), 0); // no loop has been woken yet
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn wake_delay(&self, index: usize) -> Duration {
+        self.pulse(index, self.now()).1
+    }
+
+    /// The time by the clock of the group.
+    pub(crate) fn now(&self) -> Instant {
+        self.loops[0].shared().config.clock.now()
+    }
+
+    /// The utilization of loop `index`, and its delay when it is woken.
+    pub(crate) fn pulse(&self, index: usize, now: Instant) -> (f64, Duration) {
+        let Some(one) = self.loops.get(index) else {
+            return (0.0, Duration::ZERO);
+        };
+        let pulse = &one.shared().pulse;
+        let now = pulse.tick(now);
+        (pulse.utilization(now), pulse.delay(now))
+    }
+
+    /// Returns whether loop `index` exists, no shutdown of it was requested and it is not paused. (A loop
+    /// that is shutting down still accepts tasks for a while, and a paused one accepts what is submitted to
+    /// it directly, but they should not be chosen: the group would take another loop instead, in turn.)
     pub fn is_accepting(&self, index: usize) -> bool {
         self.loops
             .get(index)
-            .is_some_and(|one| !one.state().is_shutting_down())
+            .is_some_and(|one| !one.state().is_shutting_down() && !one.is_paused())
+    }
+
+    /// Returns whether loop `index` exists and is [paused](crate::EventLoop::pause).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, GroupView};
+    ///
+    /// let first = |group: &GroupView<'_>| {
+    ///     (0..group.len()).find(|&i| !group.is_paused(i)).unwrap_or(0)
+    /// };
+    /// let group = EventLoopGroup::builder().loops(3).chooser(first).build()?;
+    /// group.loops()[0].pause();
+    /// assert_eq!(group.next().index(), 1);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn is_paused(&self, index: usize) -> bool {
+        self.loops.get(index).is_some_and(EventLoop::is_paused)
     }
 
     /// Returns the index of the calling thread's loop, if it belongs to this group.
@@ -276,10 +354,10 @@ impl Chooser for LeastLoaded {
         let distance = 1 + scramble(self.calls.load(Ordering::Relaxed) as u64) as usize % (len - 1);
         let second = (first + distance) % len;
         let load = |index: usize| {
-            // A loop that is shutting down is chosen only if the other one is shutting down too.
-            let shutting_down = !group.is_accepting(index);
+            // A loop that is shutting down or paused is chosen only if the other one is, too.
+            let is_left_out = !group.is_accepting(index);
             let load = group.pending(index) + group.live(index) + group.channels(index);
-            (shutting_down, load)
+            (is_left_out, load)
         };
         if load(second) < load(first) {
             second

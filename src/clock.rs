@@ -74,20 +74,46 @@ pub(crate) fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<In
 #[derive(Debug)]
 pub(crate) struct VirtualClock {
     start: Instant,
-    /// Nanoseconds since `start`.
-    passed: plain::AtomicU64,
+    /// Nanoseconds since `start`; shared by the clocks of the hosts of a simulation.
+    passed: Arc<plain::AtomicU64>,
+    /// Nanoseconds that it is ahead of the clocks that it shares `passed` with.
+    ahead: plain::AtomicU64,
 }
 
 impl VirtualClock {
     pub(crate) fn new() -> VirtualClock {
         VirtualClock {
             start: sync::now(),
-            passed: plain::AtomicU64::new(0),
+            passed: Arc::new(plain::AtomicU64::new(0)),
+            ahead: plain::AtomicU64::new(0),
         }
     }
 
+    /// Creates a clock that is advanced with this one, and can be ahead of it.
+    pub(crate) fn follower(&self) -> VirtualClock {
+        VirtualClock {
+            start: self.start,
+            passed: Arc::clone(&self.passed),
+            ahead: plain::AtomicU64::new(0),
+        }
+    }
+
+    /// Puts it further ahead of the clock that it follows.
+    pub(crate) fn skip(&self, ahead: Duration) {
+        let nanos = u64::try_from(ahead.as_nanos()).unwrap_or(u64::MAX);
+        let add = |now: u64| Some(now.saturating_add(nanos));
+        let _ = self
+            .ahead
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// How far it is ahead of the clock that it follows.
+    pub(crate) fn ahead(&self) -> Duration {
+        Duration::from_nanos(self.ahead.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn now(&self) -> Instant {
-        self.start + self.passed()
+        self.start + self.passed() + self.ahead()
     }
 
     pub(crate) fn passed(&self) -> Duration {

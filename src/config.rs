@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::random::Seeds;
+use crate::sim::SimulatedHost;
+use crate::sync::Arc;
 
 /// How a loop waits when it has nothing to do.
 ///
@@ -87,9 +89,18 @@ pub(crate) struct Config {
     pub(crate) slow_poll: Option<Duration>,
     pub(crate) close_channels: CloseChannels,
     pub(crate) clock: Clock,
+    /// The simulated host that the loops are on.
+    pub(crate) simulated: Option<Arc<SimulatedHost>>,
+    /// How long a loop that is not needed keeps its thread; only in an elastic group.
+    pub(crate) patience: Option<Duration>,
     /// For what is random, such as the jitter of a repeated closure.
     pub(crate) seeds: Seeds,
 }
 
 /// Pins the calling thread to the core of the loop with this index.
 pub(crate) type PinThread = dyn Fn(usize) -> io::Result<()> + Send + Sync;
+
+/// The error for a setting of a builder that makes no sense.
+pub(crate) fn invalid_setting(setting: &str, text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{setting}: {text}"))
+}

@@ -184,10 +184,12 @@ impl<F> From<Rejected<F>> for io::Error {
 /// assert_eq!(*error.into_panic().downcast::<&str>().unwrap(), "boom");
 /// # std::io::Result::Ok(())
 /// ```
-pub struct JoinError(JoinFailure);
+// One pointer, and a result of one word stays in registers. As an enum of several fields it was written in
+// parts and read at once, and every join waited for that: the bench is W2 of `benches/compare`.
+pub struct JoinError(Box<JoinFailure>);
 
 enum JoinFailure {
-    Panic(Box<PanicRecord>),
+    Panic(PanicRecord),
     Cancelled,
     Rejected(RejectReason),
 }
@@ -224,16 +226,18 @@ impl PanicRecord {
 }
 
 impl JoinError {
-    pub(crate) fn panic(record: Box<PanicRecord>) -> JoinError {
-        JoinError(JoinFailure::Panic(record))
+    pub(crate) fn panic(record: PanicRecord) -> JoinError {
+        JoinError(Box::new(JoinFailure::Panic(record)))
     }
 
+    #[cold]
     pub(crate) fn cancelled() -> JoinError {
-        JoinError(JoinFailure::Cancelled)
+        JoinError(Box::new(JoinFailure::Cancelled))
     }
 
+    #[cold]
     pub(crate) fn rejected(reason: RejectReason) -> JoinError {
-        JoinError(JoinFailure::Rejected(reason))
+        JoinError(Box::new(JoinFailure::Rejected(reason)))
     }
 
     /// Returns whether the task panicked, in its poll or in its destructor after that.
@@ -250,7 +254,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_panic(&self) -> bool {
-        matches!(self.0, JoinFailure::Panic(_))
+        matches!(*self.0, JoinFailure::Panic(_))
     }
 
     /// Returns whether the task was accepted and then cancelled, by its handle or by a shutdown.
@@ -265,7 +269,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_cancelled(&self) -> bool {
-        matches!(self.0, JoinFailure::Cancelled)
+        matches!(*self.0, JoinFailure::Cancelled)
     }
 
     /// Returns whether the task was rejected and never accepted.
@@ -280,7 +284,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn is_rejected(&self) -> bool {
-        matches!(self.0, JoinFailure::Rejected(_))
+        matches!(*self.0, JoinFailure::Rejected(_))
     }
 
     /// Returns why the task was rejected, if it was.
@@ -296,7 +300,7 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn reject_reason(&self) -> Option<RejectReason> {
-        match self.0 {
+        match *self.0 {
             JoinFailure::Rejected(reason) => Some(reason),
             _ => None,
         }
@@ -344,16 +348,16 @@ impl JoinError {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
-        match self.0 {
+        match *self.0 {
             JoinFailure::Panic(record) => Ok(record.into_parts().0),
-            other => Err(JoinError(other)),
+            other => Err(JoinError(Box::new(other))),
         }
     }
 }
 
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &*self.0 {
             JoinFailure::Panic(record) => f
                 .debug_struct("JoinError::Panic")
                 .field("message", &record.message())
@@ -370,7 +374,7 @@ impl fmt::Debug for JoinError {
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &*self.0 {
             JoinFailure::Panic(record) => {
                 f.write_str("task ")?;
                 if let Some(name) = &record.name {
@@ -392,7 +396,7 @@ impl Error for JoinError {}
 
 impl From<JoinError> for io::Error {
     fn from(error: JoinError) -> io::Error {
-        let kind = match &error.0 {
+        let kind = match &*error.0 {
             JoinFailure::Rejected(reason) => reason.kind(),
             // Not `Interrupted`: readers of the standard library retry that without a word.
             JoinFailure::Cancelled | JoinFailure::Panic(_) => io::ErrorKind::Other,

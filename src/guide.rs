@@ -14,7 +14,10 @@
 //! | [Channels and locks](channels) | those of other crates between loops, and what they cost |
 //! | [Other crates](other_crates) | hyper, axum, TLS, WebSockets, and crates that need tokio's runtime |
 //! | [Testing](testing) | virtual time, and reproducible orders of events |
-//! | [Running it](running_it) | `main`, threads, pinning, signals, metrics, names, logs, limits |
+//! | [Simulate it](simulate_it) | whole systems on a network that a seed decides; faults, search, what repeats |
+//! | [Running it](running_it) | `main`, threads, pinning, signals, pauses, names, logs, limits |
+//! | [Look at it](look_at_it) | metrics, Prometheus, stalls, tasks, dumps, traces, the inspector |
+//! | [Balance](balance) | placing by load, pausing, connections that move, elastic groups |
 //! | [From Netty](from_netty) | names, code side by side, differences |
 //! | [From tokio](from_tokio) | names, code side by side, differences |
 //! | [When not to use it](when_not_to_use_it) | what other runtimes do better |
@@ -36,27 +39,41 @@
 // code host. Markdown uses the first definition of a link: the definitions below, which link to
 // modules, override those of the files.
 
-/// Defines a page of the guide: its first line, its link definitions, its text, and the items it covers.
+/// Defines a page of the guide: its first line, its link definitions, its text, the items it covers, and its
+/// pictures, which are part of the page: the API documentation has no other files.
 macro_rules! page {
-    ($name:ident, $file:literal, $line:literal, $items:literal) => {
+    ($name:ident, $file:literal, $line:literal, $items:literal $(, $picture:literal: $data:literal)*) => {
         #[doc = $line]
         ///
         /// [a first server]: crate::guide::first_server
         /// [all pages]: crate::guide
+        /// [balance]: crate::guide::balance
         /// [cancel safe]: crate::guide::cancel_safety
         /// [cancel safety]: crate::guide::cancel_safety
         /// [channels]: crate::guide::channels
         /// [from Netty]: crate::guide::from_netty
         /// [from tokio]: crate::guide::from_tokio
+        /// [look at it]: crate::guide::look_at_it
         /// [other crates]: crate::guide::other_crates
         /// [running it]: crate::guide::running_it
         /// [settings]: crate::guide::settings
+        /// [simulate it]: crate::guide::simulate_it
         /// [shutdown]: crate::guide::shutdown
+        /// [simulate it]: crate::guide::simulate_it
         /// [sockets]: crate::guide::sockets
         /// [testing]: crate::guide::testing
+        /// [the first server]: crate::guide::first_server
         /// [the model]: crate::guide::model
         /// [topologies]: crate::guide::topologies
         /// [when not to use it]: crate::guide::when_not_to_use_it
+        $(
+            #[doc = concat!(
+                "[",
+                $picture,
+                "]: data:image/png;base64,",
+                include_str!(concat!("../docs/guide/pictures/", $data))
+            )]
+        )*
         ///
         #[doc = include_str!(concat!("../docs/guide/", $file))]
         ///
@@ -92,6 +109,7 @@ page!(
     "[`Server`](crate::net::Server), [`Server::reuse_port`](crate::net::Server::reuse_port), \
      [`Builder::without_io`](crate::Builder::without_io), [`blocking`](crate::blocking), \
      [`PreferCurrent`](crate::PreferCurrent), [`LeastLoaded`](crate::LeastLoaded), \
+     [`LeastBusy`](crate::LeastBusy), \
      [`EventLoopGroup::loop_for`](crate::EventLoopGroup::loop_for), \
      [`EventLoopGroup::spawn_keyed`](crate::EventLoopGroup::spawn_keyed), [`PerLoop`](crate::PerLoop), \
      [`WaitStrategy`](crate::WaitStrategy), [`ManualLoop`](crate::ManualLoop)"
@@ -161,13 +179,43 @@ page!(
      [`UnixStream::pair`](crate::net::UnixStream::pair)"
 );
 page!(
+    simulate_it,
+    "simulate_it.md",
+    "Whole systems on a network that a seed decides: faults, search, and runs that repeat.",
+    "[`Simulation`](crate::testing::sim::Simulation), [`Faults`](crate::testing::sim::Faults), \
+     [`Link`](crate::testing::sim::Link), [`search`](crate::testing::sim::search()), \
+     [`check`](crate::testing::sim::check), [`sometimes`](crate::testing::sim::sometimes)"
+);
+page!(
     running_it,
     "running_it.md",
-    "`main`, threads, pinning, signals, metrics, names, logs and limits.",
+    "`main`, threads, pinning, signals, pauses, names, logs and limits.",
     "[`run`](crate::run()), [`EventLoopGroup::block_on`](crate::EventLoopGroup::block_on), \
      [`Builder`](crate::Builder), [`LoopThread`](crate::LoopThread), \
-     [`GroupMetrics`](crate::GroupMetrics), [`LoopMetrics`](crate::LoopMetrics), \
+     [`EventLoop::pause`](crate::EventLoop::pause), \
      [`TaskBuilder`](crate::TaskBuilder), [`task_id`](crate::task_id), [`TaskPanic`](crate::TaskPanic)"
+);
+page!(
+    look_at_it,
+    "look_at_it.md",
+    "Metrics, Prometheus, stalls, tasks, dumps, traces and the inspector.",
+    "[`GroupMetrics`](crate::GroupMetrics), [`LoopMetrics`](crate::LoopMetrics), \
+     [`Histogram`](crate::Histogram), [`Prometheus`](crate::Prometheus), [`Stall`](crate::Stall), \
+     [`TaskInfo`](crate::TaskInfo), [`Wait`](crate::Wait), [`label`](crate::label()), [`Dump`](crate::Dump), \
+     [`Trace`](crate::Trace)",
+    "picture of the inspector": "inspector.png.base64",
+    "picture of the inspector in the dark": "inspector-dark.png.base64"
+);
+page!(
+    balance,
+    "balance.md",
+    "Placing by load, pausing, connections that move, elastic groups.",
+    "[`LeastBusy`](crate::LeastBusy), [`LeastLoaded`](crate::LeastLoaded), \
+     [`EventLoop::pause`](crate::EventLoop::pause), \
+     [`Server::serve_turns`](crate::net::Server::serve_turns), \
+     [`Turn`](crate::net::Turn), [`Server::rebalance`](crate::net::Server::rebalance), \
+     [`Rebalance`](crate::net::Rebalance), [`Elastic`](crate::Elastic), \
+     [`Builder::elastic`](crate::Builder::elastic)"
 );
 page!(
     from_netty,

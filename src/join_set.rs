@@ -5,7 +5,7 @@
 //! - A rejected spawn is a member, too: its result says so.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -14,10 +14,12 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::error::JoinError;
 use crate::event_loop::handle::EventLoop;
+use crate::noted::{self, Noted};
 use crate::spawn::{spawn, spawn_local};
 use crate::task::abort::AbortHandle;
 use crate::task::join::JoinHandle;
 use crate::task_id::TaskId;
+use crate::this_thread;
 
 /// Tasks that belong together: awaited one by one as they end, and aborted when the set is dropped.
 ///
@@ -193,7 +195,7 @@ impl<T> JoinSet<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn join_next_with_id(&mut self) -> Option<(TaskId, Result<T, JoinError>)> {
-        self.tasks.next().await
+        poll_fn(|cx| self.poll_next(cx)).await
     }
 
     /// Removes a task that has ended, if there is one; does not wait.
@@ -217,8 +219,22 @@ impl<T> JoinSet<T> {
 
     /// Polls for a task that has ended, as [`join_next`](JoinSet::join_next).
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
-        let next = self.tasks.poll_next_unpin(cx);
+        let next = self.poll_next(cx);
         next.map(|next| next.map(|(_, result)| result))
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(TaskId, Result<T, JoinError>)>> {
+        if !this_thread::notes_waits() {
+            return self.tasks.poll_next_unpin(cx);
+        }
+        // Only the members that were woken are polled: none of them says what the set waits for.
+        let position = noted::position();
+        let next = self.tasks.poll_next_unpin(cx);
+        noted::forget(position);
+        if next.is_pending() {
+            noted::waits_for(|| Noted::JoinSet(self.len()));
+        }
+        next
     }
 
     /// Waits for all tasks and returns their values, in the order in which the tasks ended.

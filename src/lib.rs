@@ -88,6 +88,7 @@
 //! | `tokio-io` | tokio's `AsyncRead` and `AsyncWrite` on streams: tokio-rustls, h2, tokio-util, ... |
 //! | `hyper` | HTTP servers, hyper's traits on streams, executors, a timer: hyper, axum; see [`compat`] |
 //! | `hyper-client` | hyper-util's pooled client over the crate's sockets |
+//! | `inspect` | the module `inspect`: a page that shows loops, tasks, stalls and servers while they run |
 //! | `tracing` | events for loops, panics, rejections, slow polls and the phases of a shutdown |
 //! | `affinity` | `Builder::pin_cores`: a core for each loop (Linux) |
 //! | `peer-cred` | `UnixStream::peer_cred`: the process at the other end (Linux) |
@@ -109,7 +110,8 @@
 //! | [Channels and locks](guide::channels) | those of other crates between loops, and what they cost |
 //! | [Other crates](guide::other_crates) | hyper, axum, TLS, WebSockets, and crates that need tokio's runtime |
 //! | [Testing](guide::testing) | virtual time, and reproducible orders of events |
-//! | [Running it](guide::running_it) | `main`, threads, pinning, signals, metrics, names, logs, limits |
+//! | [Running it](guide::running_it) | `main`, threads, pinning, signals, pauses, names, logs, limits |
+//! | [Look at it](guide::look_at_it) | metrics, Prometheus, stalls, tasks, dumps, traces, the inspector |
 //! | [From Netty](guide::from_netty), [from tokio](guide::from_tokio) | names, code side by side, differences |
 //! | [When not to use it](guide::when_not_to_use_it) | what other runtimes do better |
 //!
@@ -150,6 +152,10 @@
 //! | run a closure later | [`EventLoop::schedule`], [`EventLoop::schedule_local`] |
 //! | run a closure again and again | [`EventLoop::schedule_at_fixed_rate`], [`EventLoop::repeat`] |
 //! | observe the loops | [`EventLoopGroup::metrics`], [`EventLoop::metrics`] |
+//! | look at the loops in a browser | `inspect::Inspector`, with the feature `inspect` |
+//! | learn which task blocks its loop | [`Builder::watchdog`], [`Builder::on_stall`] |
+//! | see what the loops did last | [`Builder::flight_recorder`], [`EventLoopGroup::trace`] |
+//! | list the tasks, and what they wait for | [`Builder::track_tasks`], [`EventLoopGroup::tasks`], [`EventLoopGroup::dump`], [`label()`] |
 //! | test without real time, without sockets | [`testing`], [`io::duplex`] |
 //! | end a task when its loop shuts down | [`shutdown_requested`] |
 //! | shut down | [`EventLoopGroup::drain`], [`shutdown_gracefully`], [`shutdown_now`] |
@@ -190,17 +196,25 @@ pub mod compat;
 #[cfg(doctest)]
 mod compile_fail;
 mod config;
+mod dump;
+mod elastic;
+mod endpoint;
 mod error;
 mod event_loop;
 mod group;
 pub mod guide;
+#[cfg(feature = "inspect")]
+#[cfg_attr(docsrs, doc(cfg(feature = "inspect")))]
+pub mod inspect;
 pub mod io;
 mod join_set;
+mod label;
 mod left_tasks;
 mod limit_timer;
 mod manual_loop;
 mod metrics;
 pub mod net;
+mod noted;
 mod panic;
 mod park;
 mod per_loop;
@@ -208,6 +222,7 @@ mod per_loop;
 mod pinning;
 mod random;
 mod reactor;
+mod recorder;
 mod reject_policy;
 mod report;
 mod run;
@@ -215,11 +230,14 @@ mod shutdown_requested;
 #[cfg(feature = "signal")]
 #[cfg_attr(docsrs, doc(cfg(feature = "signal")))]
 pub mod signal;
+mod sim;
+mod site;
 mod spawn;
 mod sync;
 mod task;
 mod task_builder;
 mod task_id;
+mod task_info;
 mod termination;
 pub mod testing;
 mod this_thread;
@@ -227,13 +245,19 @@ pub mod time;
 mod trace;
 mod unwind;
 mod unwind_safety;
+mod wait;
 mod waiters;
+mod watchdog;
 mod yield_now;
 
 pub use block_on::block_on;
 pub use builder::Builder;
+pub use chooser::least_busy::LeastBusy;
 pub use chooser::{Chooser, GroupView, LeastLoaded, PreferCurrent, RoundRobin};
 pub use config::{CloseChannels, WaitStrategy};
+pub use dump::{Dump, LoopDump, Running, ShutdownDump};
+pub use elastic::Elastic;
+pub use endpoint::Endpoint;
 pub use error::{JoinError, RejectReason, Rejected};
 pub use event_loop::EventLoop;
 pub use event_loop::bound::LoopBound;
@@ -242,16 +266,21 @@ pub use event_loop::loop_thread::LoopThread;
 pub use event_loop::repeat::Repeat;
 pub use event_loop::scheduled::Scheduled;
 pub use event_loop::state::LoopState;
+pub use event_loop::tracker::{TaskState, WakeSource};
 pub use group::{EventLoopGroup, scope};
 pub use join_set::JoinSet;
+pub use label::{Labelled, label};
 pub use left_tasks::{LeftTasks, WaitsFor};
 pub use manual_loop::{ManualLoop, Turned};
+pub use metrics::histogram::Histogram;
+pub use metrics::prometheus::Prometheus;
 pub use metrics::{GroupMetrics, LoopMetrics};
 pub use panic::{PanicSite, TaskPanic};
 pub use per_loop::{MapAll, PerLoop, PerLoopError};
 #[cfg(feature = "affinity")]
 #[cfg_attr(docsrs, doc(cfg(feature = "affinity")))]
 pub use pinning::CorePinning;
+pub use recorder::trace::Trace;
 pub use reject_policy::{RejectPolicy, RejectVerdict};
 pub use report::{EndCause, LoopReport, TerminationReport};
 pub use run::run;
@@ -261,7 +290,10 @@ pub use task::abort::AbortHandle;
 pub use task::join::{CancelFuture, JoinHandle};
 pub use task_builder::{TaskBuilder, task, task_id};
 pub use task_id::TaskId;
+pub use task_info::{LastWake, TaskInfo};
 pub use termination::TerminationFuture;
+pub use wait::Wait;
+pub use watchdog::stall::{Stall, StallKind};
 pub use yield_now::{YieldNow, yield_now};
 
 /// The old name of [`LoopState`].

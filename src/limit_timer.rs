@@ -27,6 +27,14 @@ impl LimitTimer {
         LimitTimer::of(time::sleep(limit))
     }
 
+    /// The same limit as a timer that is not armed: it may be sent to another thread.
+    pub(crate) fn disarmed(self) -> LimitTimer {
+        LimitTimer::of(match self.sleep.deadline() {
+            Some(deadline) => time::sleep_until(deadline),
+            None => time::sleep(Duration::MAX),
+        })
+    }
+
     #[cfg(feature = "hyper")]
     pub(crate) fn at(deadline: Instant) -> LimitTimer {
         LimitTimer::of(time::sleep_until(deadline))

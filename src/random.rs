@@ -22,6 +22,12 @@ impl Random {
         Random(scramble(seed.wrapping_add(1)))
     }
 
+    /// Returns the next 64 random bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        scramble(self.0)
+    }
+
     /// Returns a number below `limit`, which must not be 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(1);

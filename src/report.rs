@@ -91,6 +91,7 @@ impl fmt::Display for EndCause {
 pub struct LoopReport {
     pub(crate) index: usize,
     pub(crate) started: bool,
+    pub(crate) paused: bool,
     pub(crate) cause: EndCause,
     pub(crate) error: Option<Arc<io::Error>>,
     pub(crate) requested_at: Instant,
@@ -141,6 +142,22 @@ impl LoopReport {
     /// ```
     pub fn started(&self) -> bool {
         self.started
+    }
+
+    /// Returns whether the loop was [paused](crate::EventLoop::pause) when it ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.loops()[1].pause();
+    /// let report = group.shutdown_now().wait();
+    /// assert!(report.loops()[1].paused() && !report.loops()[0].paused());
+    /// assert!(report.is_clean()); // a pause ends nothing
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn paused(&self) -> bool {
+        self.paused
     }
 
     /// Returns why the loop ended.
@@ -503,6 +520,9 @@ impl fmt::Display for LoopReport {
         if let Some(error) = &self.error {
             write!(f, ", {error}")?;
         }
+        if self.paused {
+            f.write_str(", paused")?;
+        }
         if !self.started {
             return f.write_str(", never started");
         }
@@ -584,9 +604,14 @@ impl TerminationReport {
             }
         }
         match self.hooks_run() {
+            0 => {}
+            1 => f.write_str(", 1 hook run")?,
+            hooks => write!(f, ", {hooks} hooks run")?,
+        }
+        match self.loops.iter().filter(|one| one.paused).count() {
             0 => Ok(()),
-            1 => f.write_str(", 1 hook run"),
-            hooks => write!(f, ", {hooks} hooks run"),
+            1 => f.write_str(", 1 loop paused"),
+            loops => write!(f, ", {loops} loops paused"),
         }
     }
 }

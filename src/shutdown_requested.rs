@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use crate::event_loop::context;
 use crate::event_loop::shared::Shared;
 use crate::group::entered::{entered_group, no_context};
+use crate::noted::{self, Noted};
 use crate::sync::Arc;
 
 /// Resolves when the shutdown of this loop is requested, so that a long-lived task can end by itself.
@@ -112,6 +113,7 @@ impl Future for ShutdownRequested {
                 let replaced = waiters.store(&mut this.key, waker);
                 drop(waiters);
                 drop(replaced);
+                noted::waits_for(|| Noted::Event("a shutdown request"));
                 return Poll::Pending;
             }
             drop(waiters);

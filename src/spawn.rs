@@ -14,6 +14,7 @@ use crate::event_loop::run_queue;
 use crate::group::core::GroupCore;
 use crate::group::entered::{entered_group, no_context};
 use crate::group::spawn::Refused;
+use crate::site::Site;
 use crate::sync::Arc;
 use crate::task;
 use crate::task::join::JoinHandle;
@@ -166,7 +167,7 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    spawn_local_from(future, Location::caller())
+    spawn_local_from(future, Site::of(Location::caller()))
 }
 
 /// As [`spawn_local`], for a task of this origin.
@@ -196,18 +197,12 @@ where
     F: Future + 'static,
     F::Output: 'static,
 {
-    let location = origin.location();
+    let site = origin.site();
     let Some(home) = context::with_local(|local| Arc::clone(&local.shared)) else {
         no_context("spawn_local")
     };
-    let (runnable, task) = task::new_local(home.number.get(), future, origin);
-    match home.enqueue_made(runnable, Lane::Main, Urgency::Now) {
-        Ok(()) => JoinHandle::new(task),
-        Err(reason) => {
-            home.note_refusal(reason, location);
-            JoinHandle::refused(reason)
-        }
-    }
+    let made = task::new_local_listed(&home, future, origin);
+    JoinHandle::queue(&home, made, Lane::Main, Urgency::Now, || site.location())
 }
 
 /// Spawns a future on the current loop, or returns it; it need not be `Send`.
@@ -251,7 +246,7 @@ where
     let mut made = None;
     let queued = home.enqueue(Lane::Main, Urgency::Now, || {
         let future = future.take().expect("the task is created once");
-        let (runnable, task) = task::new_local(home.number.get(), future, origin);
+        let (runnable, task) = task::new_local_listed(&home, future, origin);
         made = Some(task);
         runnable
     });

@@ -17,8 +17,8 @@ use self::loom as imp;
 use shuttle_primitives as imp;
 
 pub(crate) use self::imp::{
-    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, MutexGuard, Ordering, fence, now, select, thread,
-    thread_local,
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, MutexGuard, Ordering, fence, has_finished, now,
+    select, thread, thread_local,
 };
 pub(crate) use std::sync::{Arc, Weak};
 
@@ -39,6 +39,11 @@ mod imp {
 
     pub(crate) mod thread {
         pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current, sleep, yield_now};
+    }
+
+    /// Whether a thread has ended, its thread-locals included.
+    pub(crate) fn has_finished(thread: &thread::JoinHandle<()>) -> bool {
+        thread.is_finished()
     }
 
     /// Reads the monotonic clock.
@@ -88,6 +93,10 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock().ok()
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {

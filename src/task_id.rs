@@ -29,6 +29,10 @@ use crate::sync::{Ordering, plain, thread_local};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(NonZeroU64);
 
+/// Numbers that no task has, for what is polled and is none: a main future, and a shutdown hook.
+pub(crate) const MAIN: u64 = 0;
+pub(crate) const HOOK: u64 = u64::MAX;
+
 /// How many numbers a thread takes at a time.
 const BLOCK: u64 = 1024;
 
@@ -41,6 +45,9 @@ thread_local! {
 }
 
 impl TaskId {
+    /// Not the id of any task.
+    pub(crate) const NONE: TaskId = TaskId(NonZeroU64::MAX);
+
     /// Returns an id that was not used before.
     #[inline]
     pub(crate) fn next() -> TaskId {
@@ -67,9 +74,20 @@ impl TaskId {
         halves(self.0.get())
     }
 
+    /// The number of two halves; zero is no id.
+    #[inline]
+    pub(crate) fn number_of([low, high]: [u32; 2]) -> u64 {
+        u64::from(low) | u64::from(high) << 32
+    }
+
+    /// The id with this number; `None` if it is zero.
+    pub(crate) fn from_number(number: u64) -> Option<TaskId> {
+        NonZeroU64::new(number).map(TaskId)
+    }
+
     /// The id of two halves; `None` if both are zero.
-    pub(crate) fn from_halves([low, high]: [u32; 2]) -> Option<TaskId> {
-        NonZeroU64::new(u64::from(low) | u64::from(high) << 32).map(TaskId)
+    pub(crate) fn from_halves(halves: [u32; 2]) -> Option<TaskId> {
+        TaskId::from_number(TaskId::number_of(halves))
     }
 }
 

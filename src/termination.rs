@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::clock::earlier;
+use crate::noted::{self, Noted};
 use crate::panic::{PanicHandler, PanicReporter};
 use crate::report::{LoopReport, TerminationReport};
 use crate::sync::thread::JoinHandle;
@@ -34,6 +35,19 @@ pub(crate) type ThreadSlot = Arc<Mutex<Option<JoinHandle<()>>>>;
 /// Threads to join: kept by the futures that may do so, and by the terminations that may create
 /// such a future.
 type Threads = Mutex<Vec<ThreadSlot>>;
+
+/// Whether a thread may still have to be joined; one that has ended is released.
+fn is_needed(slot: &ThreadSlot) -> bool {
+    // Locked by others only while it is started or joined.
+    let Some(mut thread) = slot.try_lock() else {
+        return true;
+    };
+    let is_needed = thread.as_ref().is_some_and(|one| !sync::has_finished(one));
+    if !is_needed {
+        *thread = None;
+    }
+    is_needed
+}
 
 /// The state shared by all futures of one group or loop.
 pub(crate) struct Termination {
@@ -123,10 +137,18 @@ impl Termination {
 
     /// Adds a thread for [`TerminationFuture::wait`] to join.
     pub(crate) fn add_thread(&self, thread: ThreadSlot) {
-        self.threads().lock().push(thread);
+        let threads = self.threads();
+        let mut threads = threads.lock();
+        threads.retain(is_needed);
+        threads.push(thread);
     }
 
-    /// Removes a thread that failed to start, or that has exited and needs no join.
+    /// Releases the threads that have ended: those of loops that were parked.
+    pub(crate) fn reap_threads(&self) {
+        self.threads().lock().retain(is_needed);
+    }
+
+    /// Removes a thread that failed to start.
     pub(crate) fn remove_thread(&self, thread: &ThreadSlot) {
         self.threads()
             .lock()
@@ -145,6 +167,12 @@ impl Termination {
 
     pub(crate) fn count_rejected(&self) {
         self.strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The report, once there is one.
+    #[cfg(feature = "inspect")]
+    pub(crate) fn report(&self) -> Option<TerminationReport> {
+        self.state.lock().report.clone()
     }
 
     pub(crate) fn future(self: &Arc<Termination>) -> TerminationFuture {
@@ -293,6 +321,7 @@ impl Future for TerminationFuture {
         let replaced = state.waiters.store(&mut this.key, waker);
         drop(state);
         drop(replaced);
+        noted::waits_for(|| Noted::Event("the end of a group or a loop"));
         Poll::Pending
     }
 }
@@ -335,6 +364,8 @@ mod tests {
     fn only_the_disowned_thread_is_removed() {
         let termination = Termination::new(1, None);
         let slots: [ThreadSlot; 3] = Default::default();
+        // As while they are filled.
+        let _filling = slots.each_ref().map(|slot| slot.lock());
         for slot in &slots {
             termination.add_thread(Arc::clone(slot));
         }
@@ -343,6 +374,26 @@ mod tests {
         let left = threads.lock();
         assert_eq!(left.len(), 2);
         assert!(Arc::ptr_eq(&left[0], &slots[0]) && Arc::ptr_eq(&left[1], &slots[2]));
+    }
+
+    #[test]
+    fn threads_that_have_ended_are_released() {
+        let termination = Termination::new(1, None);
+        let builder = sync::thread::Builder::new;
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let ended = builder().spawn(|| ()).unwrap();
+        let runs = builder().spawn(move || held.recv().unwrap_or(())).unwrap();
+        while !sync::has_finished(&ended) {
+            sync::thread::yield_now();
+        }
+        let slots = [ended, runs].map(|thread| Arc::new(Mutex::new(Some(thread))));
+        for slot in &slots {
+            termination.add_thread(Arc::clone(slot));
+        }
+        termination.reap_threads();
+        assert_eq!(termination.threads().lock().len(), 1);
+        assert!(slots[0].lock().is_none() && slots[1].lock().is_some());
+        drop(release);
     }
 
     #[test]

@@ -25,14 +25,18 @@ struct ThisThread {
     task: Cell<[u32; 2]>,
     /// How the next poll of a task differs from others.
     special: Cell<Option<SpecialPoll>>,
-    /// The place of the loop that runs on this thread, and again if the loop has no limit on its queue: then
-    /// its tasks are counted, and nothing more.
+    /// The place of the loop that runs on this thread, and again if the loop has no limit on its queue and no
+    /// recorder: then its tasks are counted, and nothing more.
     place: Cell<Option<&'static Place>>,
     unlimited_place: Cell<Option<&'static Place>>,
     /// The distance of the metadata of a task from its address.
     meta_offset: Cell<usize>,
     /// Whether tasks that are woken here go to the run queue.
     wakes_to_run: Cell<bool>,
+    /// Whether the loop that runs on this thread has a recorder.
+    records: Cell<bool>,
+    /// Whether leaves note what they wait for: the loop that runs on this thread lists its tasks.
+    notes_waits: Cell<bool>,
 }
 
 /// How a poll of a task differs from others.
@@ -42,6 +46,8 @@ pub(crate) enum SpecialPoll {
     Cancel(CancelReason),
     /// If it is the last one, the loop takes a note.
     NoteEnd,
+    /// The loop shows what is polled.
+    Shown,
 }
 
 /// Why a task is cancelled.
@@ -86,12 +92,20 @@ thread_local! {
             unlimited_place: Cell::new(None),
             meta_offset: Cell::new(0),
             wakes_to_run: Cell::new(false),
+            records: Cell::new(false),
+            notes_waits: Cell::new(false),
         }
     };
 }
 
-/// Notes that the loop with this number, index and place runs on this thread.
-pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place, meta_offset: usize) {
+/// Notes that the loop with this number, index and place runs on this thread, and whether it is recorded.
+pub(crate) fn set_loop(
+    home: u32,
+    index: usize,
+    place: &'static Place,
+    meta_offset: usize,
+    records: bool,
+) {
     THIS.with(|this| {
         // From zero to what it is, once in the life of a thread; a wait around this loop may have noted its
         // waker.
@@ -101,8 +115,10 @@ pub(crate) fn set_loop(home: u32, index: usize, place: &'static Place, meta_offs
         this.home.set(home);
         this.index.set(Some(index));
         this.place.set(Some(place));
-        let limited = place.counters.limit.is_set();
+        // A spawn looks at the loop if there is a limit, or if it is recorded.
+        let limited = place.counters.limit.is_set() || records;
         this.unlimited_place.set((!limited).then_some(place));
+        this.records.set(records);
     });
 }
 
@@ -113,6 +129,8 @@ pub(crate) fn clear_loop() {
         this.index.set(None);
         this.place.set(None);
         this.unlimited_place.set(None);
+        this.records.set(false);
+        this.notes_waits.set(false);
     });
 }
 
@@ -122,7 +140,8 @@ pub(crate) fn place() -> Option<&'static Place> {
     THIS.with(|this| this.place.get())
 }
 
-/// Returns the place of the loop that runs on this thread, if it has no limit on its queue.
+/// Returns the place of the loop that runs on this thread, if it has neither a limit on its queue nor a
+/// recorder.
 #[inline]
 pub(crate) fn unlimited_place() -> Option<&'static Place> {
     THIS.with(|this| this.unlimited_place.get())
@@ -145,6 +164,23 @@ pub(crate) fn wakes_to_run() -> bool {
     THIS.with(|this| this.wakes_to_run.get())
 }
 
+/// Whether the loop that runs on this thread has a recorder.
+#[inline]
+pub(crate) fn records() -> bool {
+    THIS.with(|this| this.records.get())
+}
+
+/// Sets whether leaves note what they wait for.
+pub(crate) fn set_notes_waits(notes: bool) {
+    THIS.with(|this| this.notes_waits.set(notes));
+}
+
+/// Whether leaves note what they wait for.
+#[inline]
+pub(crate) fn notes_waits() -> bool {
+    THIS.with(|this| this.notes_waits.get())
+}
+
 /// Notes that the loop's context is destroyed: a task has called `exit`.
 pub(crate) fn context_destroyed() {
     // A model destroys its thread-locals in any order; elsewhere these cells are never destroyed.
@@ -154,6 +190,8 @@ pub(crate) fn context_destroyed() {
         this.place.set(None);
         this.unlimited_place.set(None);
         this.wakes_to_run.set(false);
+        this.records.set(false);
+        this.notes_waits.set(false);
     });
 }
 
@@ -293,16 +331,15 @@ pub(crate) fn set_special_poll(special: Option<SpecialPoll>) {
     THIS.with(|this| this.special.set(special));
 }
 
-/// Returns how the poll that begins differs from others; a poll inside of this one does not.
+/// Whether the poll that begins differs from others.
 #[inline]
+pub(crate) fn is_special_poll() -> bool {
+    THIS.with(|this| this.special.get().is_some())
+}
+
+/// Returns how the poll that begins differs from others; a poll inside of this one does not.
 pub(crate) fn take_special_poll() -> Option<SpecialPoll> {
-    THIS.with(|this| {
-        let special = this.special.get();
-        if special.is_some() {
-            this.special.set(None);
-        }
-        special
-    })
+    THIS.with(|this| this.special.take())
 }
 
 /// Whether this is the waker that this crate polls with.

@@ -25,11 +25,11 @@ mod on {
     use crate::error::{Caller, RejectReason};
 
     use crate::report::LoopReport;
+    use crate::site::Site;
     use crate::unwind::{contain, discard};
+    use crate::watchdog::stall::Stall;
 
     thread_local! {
-        /// Where the task that is being polled was spawned.
-        static POLLED: Cell<Option<Caller>> = const { Cell::new(None) };
         /// Whether this thread is calling the subscriber.
         static IN_SUBSCRIBER: Cell<bool> = const { Cell::new(false) };
     }
@@ -84,6 +84,38 @@ mod on {
         emit(|| debug!(index, phase, "event loop shuts down"));
     }
 
+    /// Records that a loop was paused, or resumed.
+    pub(crate) fn paused(index: usize, paused: bool) {
+        emit(|| match paused {
+            true => info!(index, "event loop paused"),
+            false => info!(index, "event loop resumed"),
+        });
+    }
+
+    /// Records that a loop without work ends its thread.
+    pub(crate) fn parked(index: usize) {
+        emit(|| info!(index, "event loop parks"));
+    }
+
+    /// Records that an elastic group needs more loops or fewer.
+    pub(crate) fn scaled(active: usize, utilization: f64) {
+        emit(|| info!(active, utilization, "event loop group scales"));
+    }
+
+    /// Records that a server asks a connection to move.
+    pub(crate) fn rebalanced(from: usize, to: usize, share: f64, utilizations: (f64, f64)) {
+        emit(|| {
+            debug!(
+                from,
+                to,
+                share,
+                from_utilization = utilizations.0,
+                to_utilization = utilizations.1,
+                "connection rebalanced"
+            );
+        });
+    }
+
     pub(crate) fn panicked(
         site: &dyn Display,
         message: &str,
@@ -117,14 +149,24 @@ mod on {
         emit(|| warn!(error, "selector rebuilt"));
     }
 
-    /// Records which task is polled, for [`polled`].
-    pub(crate) fn polling(location: Caller) {
-        POLLED.set(Some(location));
+    /// Logs a poll that has not returned.
+    pub(crate) fn stalled(stall: &Stall) {
+        emit(|| {
+            warn!(
+                index = stall.loop_index(),
+                task = stall.task_id().map(tracing::field::display),
+                name = stall.name(),
+                spawned_at = location_field(stall.location()),
+                time = ?stall.duration(),
+                kind = %stall.kind(),
+                suppressed = stall.suppressed(),
+                "stall"
+            );
+        });
     }
 
     /// Logs a poll that took `time`, if that reaches the limit `slow`.
-    pub(crate) fn polled(index: usize, slow: Option<Duration>, time: Duration) {
-        let location = POLLED.take();
+    pub(crate) fn polled(index: usize, slow: Option<Duration>, time: Duration, site: Option<Site>) {
         if slow.is_none_or(|slow| time < slow) {
             return;
         }
@@ -132,7 +174,7 @@ mod on {
             warn!(
                 index,
                 ?time,
-                spawned_at = location_field(location),
+                spawned_at = location_field(site.map(Site::location)),
                 "slow poll"
             );
         });
@@ -147,6 +189,8 @@ mod off {
 
     use crate::error::{Caller, RejectReason};
     use crate::report::LoopReport;
+    use crate::site::Site;
+    use crate::watchdog::stall::Stall;
 
     pub(crate) struct LoopSpan;
 
@@ -158,13 +202,21 @@ mod off {
 
     pub(crate) fn shutdown(_: usize, _: &'static str) {}
 
+    pub(crate) fn paused(_: usize, _: bool) {}
+
+    pub(crate) fn parked(_: usize) {}
+
+    pub(crate) fn scaled(_: usize, _: f64) {}
+
+    pub(crate) fn rebalanced(_: usize, _: usize, _: f64, _: (f64, f64)) {}
+
     pub(crate) fn panicked(_: &dyn Display, _: &str, _: Option<usize>, _: Option<Caller>) {}
 
     pub(crate) fn rejected(_: usize, _: RejectReason, _: Caller) {}
 
     pub(crate) fn rebuilt(_: Option<&io::Error>) {}
 
-    pub(crate) fn polling(_: Caller) {}
+    pub(crate) fn stalled(_: &Stall) {}
 
-    pub(crate) fn polled(_: usize, _: Option<Duration>, _: Duration) {}
+    pub(crate) fn polled(_: usize, _: Option<Duration>, _: Duration, _: Option<Site>) {}
 }

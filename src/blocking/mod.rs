@@ -36,6 +36,8 @@ use std::time::Duration;
 use crate::blocking::pool::Pool;
 use crate::builder::invalid;
 use crate::error::Rejected;
+use crate::event_loop::context;
+use crate::event_loop::handle::EventLoop;
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::sync::Arc;
@@ -189,6 +191,9 @@ impl BlockingGroup {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        if let Some(event_loop) = self.simulated() {
+            return event_loop.submit(job);
+        }
         let location = Location::caller();
         self.pool.submit(job, location).unwrap_or_else(|rejected| {
             let reason = rejected.reason();
@@ -219,7 +224,16 @@ impl BlockingGroup {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        if let Some(event_loop) = self.simulated() {
+            return Ok(event_loop.submit(job));
+        }
         self.pool.submit(job, Location::caller())
+    }
+
+    /// The loop that runs a job instead of a thread: the caller's, if it is on a simulated host.
+    fn simulated(&self) -> Option<EventLoop> {
+        context::simulated_host()?;
+        EventLoop::current().filter(|_| !self.state().is_shutdown())
     }
 
     /// Returns how many threads the group currently has for jobs.

@@ -329,6 +329,7 @@ impl Pool {
         let report = LoopReport {
             index: 0,
             started: inner.ever_started,
+            paused: false,
             cause: inner.cause.unwrap_or(EndCause::Failed),
             error: inner.error.clone(),
             requested_at: terms.map_or(now, |terms| terms.requested_at),

@@ -7,10 +7,14 @@
 //!   ([`Arena::get`]), and its visits may nest.
 //! - Everything is dropped on the loop thread: [`Arena::take_all`] hands out the remaining values
 //!   when the loop is sealed, and from then on nothing new is inserted.
+//! - A *spare* value can be made again: it does not keep a loop that is not needed on its thread, and is
+//!   dropped before the loop parks ([`Arena::take_spares`]).
 
 use std::any::Any;
 
 use slab::Slab;
+
+use crate::sync::{Ordering, plain};
 
 /// Identifies a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,14 +24,16 @@ pub(crate) struct ArenaKey {
 }
 
 /// The values of one loop.
-#[derive(Default)]
 pub(crate) struct Arena {
     slots: Slab<ArenaSlot>,
+    /// How many of the slots are spare.
+    spares: usize,
     generation: u64,
 }
 
 struct ArenaSlot {
     generation: u64,
+    is_spare: bool,
     value: Option<Box<dyn Any>>,
 }
 
@@ -41,12 +47,46 @@ pub(crate) enum Visit {
     Gone,
 }
 
+/// How many arenas there were: a loop has another one after it was parked, and keys of the one do not find
+/// values of the other.
+static ARENAS: plain::AtomicU64 = plain::AtomicU64::new(0);
+
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena {
+            slots: Slab::new(),
+            spares: 0,
+            generation: ARENAS.fetch_add(1, Ordering::Relaxed) << 32,
+        }
+    }
+}
+
 impl Arena {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether there is nothing but spare values.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.slots.len() == self.spares
+    }
+
     pub(crate) fn insert(&mut self, value: Box<dyn Any>) -> ArenaKey {
+        self.insert_as(value, false)
+    }
+
+    /// Inserts a value that the loop drops before it parks.
+    pub(crate) fn insert_spare(&mut self, value: Box<dyn Any>) -> ArenaKey {
+        self.spares += 1;
+        self.insert_as(value, true)
+    }
+
+    fn insert_as(&mut self, value: Box<dyn Any>, is_spare: bool) -> ArenaKey {
         self.generation += 1;
         let generation = self.generation;
         let index = self.slots.insert(ArenaSlot {
             generation,
+            is_spare,
             value: Some(value),
         });
         ArenaKey { index, generation }
@@ -82,11 +122,23 @@ impl Arena {
     /// Removes a slot; returns its value unless that is taken.
     pub(crate) fn remove(&mut self, key: ArenaKey) -> Option<Box<dyn Any>> {
         self.slot(key)?;
-        self.slots.remove(key.index).value
+        let slot = self.slots.remove(key.index);
+        self.spares -= usize::from(slot.is_spare);
+        slot.value
+    }
+
+    /// Removes the slots of spare values; returns those that are not taken.
+    pub(crate) fn take_spares(&mut self) -> Vec<Box<dyn Any>> {
+        let spares = self.slots.iter().filter(|(_, slot)| slot.is_spare);
+        let spares: Vec<usize> = spares.map(|(index, _)| index).collect();
+        self.spares = 0;
+        let values = spares.into_iter().map(|index| self.slots.remove(index));
+        values.filter_map(|slot| slot.value).collect()
     }
 
     /// Removes all slots; returns the values that are not taken.
     pub(crate) fn take_all(&mut self) -> Vec<Box<dyn Any>> {
+        self.spares = 0;
         std::mem::take(&mut self.slots)
             .into_iter()
             .filter_map(|(_, slot)| slot.value)
@@ -135,5 +187,18 @@ mod tests {
         assert!(arena.give_back(key, value).is_none());
         assert_eq!(arena.take_all().len(), 1);
         assert!(matches!(arena.take(key), Visit::Gone));
+    }
+
+    #[test]
+    fn spare_values_leave_and_the_others_stay() {
+        let mut arena = Arena::default();
+        let first = arena.insert_spare(Box::new(1));
+        assert!(arena.is_spare() && arena.remove(first).is_some());
+        let kept = arena.insert(Box::new(2));
+        let spare = arena.insert_spare(Box::new(3));
+        assert!(!arena.is_spare());
+        assert_eq!(arena.take_spares().len(), 1);
+        assert!(arena.get(spare).is_none() && arena.get(kept).is_some());
+        assert!(arena.remove(kept).is_some() && arena.is_spare());
     }
 }

@@ -155,10 +155,11 @@ impl<T: 'static> LoopBound<T> {
         R: Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
-        self.inner.event_loop.submit(move || {
+        let visit = self.inner.event_loop.submit(move || {
             let local = context::current().expect("a task runs on its loop");
             inner.visit(&local, visit)
-        })
+        });
+        visit.of_visit()
     }
 
     /// Calls `visit` with the value at once: for tasks and closures that run on its loop.

@@ -27,6 +27,7 @@ use crate::error::Caller;
 use crate::event_loop::context;
 use crate::event_loop::local::Local;
 use crate::event_loop::runs::Run;
+use crate::event_loop::shared::{Runnable, Shared};
 use crate::left_tasks::LeftKind;
 use crate::panic::{PanicReporter, PanicSite};
 
@@ -36,17 +37,25 @@ const LARGEST_RUN: usize = 64 * 1024;
 
 /// A closure to be called, or a future to be polled, on a loop.
 pub(crate) trait Errand: Send + 'static {
+    /// Whether it becomes a task when it begins.
+    const IS_TASK: bool;
+
     /// Runs the closure, or creates the task and polls it once. Panics are contained.
     fn begin(self, local: &Local, location: Caller);
 
     /// Where it comes from, for a report.
     fn left_kind(&self, location: Caller) -> LeftKind;
+
+    /// Makes the task that it would become when it begins.
+    fn into_task(self, home: &Shared) -> Runnable;
 }
 
 /// A closure without a handle.
 pub(crate) struct Call<F>(pub(crate) F);
 
 impl<F: FnOnce() + Send + 'static> Errand for Call<F> {
+    const IS_TASK: bool = false;
+
     #[inline]
     fn begin(self, local: &Local, location: Caller) {
         local.run_closure(self.0, location);
@@ -54,6 +63,10 @@ impl<F: FnOnce() + Send + 'static> Errand for Call<F> {
 
     fn left_kind(&self, location: Caller) -> LeftKind {
         LeftKind::new(location, None)
+    }
+
+    fn into_task(self, _: &Shared) -> Runnable {
+        unreachable!("a closure is called, and needs no task")
     }
 }
 

@@ -18,7 +18,10 @@ use crate::event_loop::inbox::WakeSender;
 use crate::event_loop::local::{Local, cancel_task};
 use crate::event_loop::run_queue::{self, RunQueue};
 use crate::event_loop::shared::{Runnable, Shared, meta_offset};
+use crate::event_loop::tracker::WakeSource;
 use crate::panic::PanicReporter;
+use crate::recorder::event::WakeCause;
+use crate::sim::SimulatedHost;
 use crate::sync::{Arc, thread_local};
 use crate::this_thread::{self, CancelReason};
 
@@ -65,8 +68,10 @@ fn show(local: &Local) {
         shared.index,
         shared.place.get(),
         offset,
+        local.observer.records(),
     );
     this_thread::set_wakes_to_run(local.wakes_to_run());
+    this_thread::set_notes_waits(shared.tracker.is_some());
 }
 
 /// Gives the loop of this thread its queue back.
@@ -164,6 +169,11 @@ pub(crate) fn with_local<R>(read: impl FnOnce(&Local) -> R) -> Option<R> {
         .flatten()
 }
 
+/// Returns the simulated host of this thread's loop, if it is on one.
+pub(crate) fn simulated_host() -> Option<Arc<SimulatedHost>> {
+    with_local(|local| local.shared.config.simulated.clone()).flatten()
+}
+
 /// As [`with_local`], if the loop of this thread is `shared`'s.
 pub(crate) fn with_home<R>(shared: &Arc<Shared>, read: impl FnOnce(&Local) -> R) -> Option<R> {
     is_home(shared).then(|| with_local(read)).flatten()
@@ -177,8 +187,12 @@ pub(crate) fn is_home(shared: &Shared) -> bool {
 /// Drops a task that `shared` has refused: it is not counted, and `shared` reports a panic of its destructor.
 pub(crate) fn drop_refused(shared: &Arc<Shared>, runnable: Runnable) {
     let outer = set_refused_by(Some(Arc::clone(shared)));
+    let id = runnable.metadata().try_id();
     // User code: the future's destructor, contained by the harness. Nothing is held.
     cancel_task(runnable, CancelReason::Refused);
+    if let (Some(tracker), Some(id)) = (&shared.tracker, id) {
+        tracker.remove(id);
+    }
     drop(set_refused_by(outer));
 }
 
@@ -216,10 +230,11 @@ pub(crate) fn wake_for_io(waker: Option<Waker>) {
     }
 }
 
-/// Says what this thread is to `home`, whose task it wakes; a sibling counts the wake.
-pub(crate) fn sender_to(home: &Shared) -> WakeSender {
+/// Says what this thread is to `home`, whose task with this id it wakes; a sibling counts the wake.
+pub(crate) fn sender_to(home: &Shared, id: [u32; 2]) -> WakeSender {
     let sibling = with_local(|local| {
         let sender = &local.shared;
+        local.observer.woke(id, WakeCause::Loop);
         let sibling = ptr::addr_eq(Arc::as_ptr(&home.parent), Arc::as_ptr(&sender.parent));
         if sibling {
             sender
@@ -232,6 +247,31 @@ pub(crate) fn sender_to(home: &Shared) -> WakeSender {
         Some(true) => WakeSender::Sibling,
         Some(false) | None => WakeSender::Outside,
     }
+}
+
+/// Notes that a task with this id is about to be queued on another loop, if this one has a recorder.
+#[inline]
+pub(crate) fn record_spawn(id: [u32; 2]) {
+    if this_thread::records() {
+        with_local(|local| local.observer.spawned(id));
+    }
+}
+
+/// Notes that a connection was accepted, if the loop of this thread has a recorder.
+pub(crate) fn record_accept() {
+    if this_thread::records() {
+        with_local(|local| local.observer.accepted());
+    }
+}
+
+/// Says what this thread is to `home`, for the record of the task that it wakes.
+pub(crate) fn wake_source(home: &Shared) -> WakeSource {
+    let sibling = with_local(|local| {
+        let sender = &local.shared;
+        let sibling = ptr::addr_eq(Arc::as_ptr(&home.parent), Arc::as_ptr(&sender.parent));
+        sibling.then_some(WakeSource::Loop(sender.index))
+    });
+    sibling.flatten().unwrap_or(WakeSource::Outside)
 }
 
 /// Puts a woken task on the plain queue of its home, if this thread is its home.

@@ -19,9 +19,10 @@ pub(crate) enum TaskEnd {
     Cancelled,
 }
 
-/// The counters, on a cache line of their own, apart from the inbox that other threads write.
+/// The counters, on cache lines of their own, apart from the inbox that other
+/// threads write and from the limit that they read.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(crate) struct Counters {
     /// Submissions made on the loop thread itself.
     accepted_local: AtomicU64,
@@ -119,8 +120,14 @@ impl Counters {
         get(&self.completed) + get(&self.panicked) + get(&self.cancelled)
     }
 
+    /// Those that the loop writes with every task.
+    #[cfg(test)]
+    pub(crate) fn written(&self) -> [&AtomicU64; 3] {
+        [&self.accepted_local, &self.begun, &self.completed]
+    }
+
     /// Sets all to zero, for a loop that is about to be created.
-    pub(crate) fn reset(&self, max_pending: Option<usize>) {
+    pub(crate) fn reset(&self, max_pending: Option<usize>, tracked: bool) {
         let Counters {
             accepted_local,
             begun,
@@ -147,7 +154,7 @@ impl Counters {
         // Relaxed: the loop is about to be created, and is shared by other means.
         let all = tasks.into_iter().chain(kinds).chain(others);
         all.for_each(|counter| counter.store(0, Ordering::Relaxed));
-        limit.reset(max_pending);
+        limit.reset(max_pending, tracked);
     }
 
     pub(crate) fn figures(&self, accepted_elsewhere: u64) -> Figures {
@@ -182,8 +189,10 @@ fn to_usize(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// The limit on tasks that wait for their first poll: exact, whichever thread submits them.
+/// The limit on tasks that wait for their first poll: exact, whichever thread submits them. On lines of its
+/// own: producers read it with every submission, beside counters that the loop writes with every task.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct PendingLimit {
     /// [`NO_LIMIT`] if there is none. Written before the loop is created.
     max: AtomicUsize,
@@ -191,6 +200,8 @@ pub(crate) struct PendingLimit {
 }
 
 const NO_LIMIT: usize = usize::MAX;
+/// A limit that is never reached: the loop lists its tasks, and they take the way of those that are counted.
+const TRACKED: usize = usize::MAX - 1;
 
 impl Default for PendingLimit {
     fn default() -> PendingLimit {
@@ -206,15 +217,22 @@ impl PendingLimit {
         }
     }
 
-    fn reset(&self, max: Option<usize>) {
-        self.max.store(max.unwrap_or(NO_LIMIT), Ordering::Relaxed);
+    fn reset(&self, max: Option<usize>, tracked: bool) {
+        let none = if tracked { TRACKED } else { NO_LIMIT };
+        let max = max.map_or(none, |max| max.min(TRACKED));
+        self.max.store(max, Ordering::Relaxed);
         self.used.store(0, Ordering::Relaxed);
     }
 
-    /// Whether there is a limit at all.
+    /// Whether there is a limit, or tasks are listed: then they do not take the shortest way.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.max.load(Ordering::Relaxed) != NO_LIMIT
+    }
+
+    /// Whether there is a limit that can be reached.
+    pub(crate) fn is_reachable(&self) -> bool {
+        self.max.load(Ordering::Relaxed) < TRACKED
     }
 
     /// Takes a permit, if there is one.
@@ -226,6 +244,11 @@ impl PendingLimit {
                 (used < max).then_some(used + 1)
             })
             .is_ok()
+    }
+
+    /// Takes a permit, even if there is none.
+    pub(crate) fn acquire_anyway(&self) {
+        self.used.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns a permit.

@@ -8,6 +8,7 @@
 use std::task::{Context, Poll, Waker};
 
 use crate::event_loop::context;
+use crate::noted::{self, Noted};
 use crate::sync::{AtomicU8, Mutex, Ordering};
 
 /// A run has begun; stays set for a closure that runs once.
@@ -76,6 +77,7 @@ impl ScheduledState {
         if self.is_over() {
             return Poll::Ready(());
         }
+        noted::waits_for(|| Noted::Event("the end of a scheduled closure"));
         Poll::Pending
     }
 }

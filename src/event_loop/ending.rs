@@ -32,6 +32,7 @@ impl Shared {
         let report = LoopReport {
             index: self.index,
             started: end.started,
+            paused: self.is_paused(),
             cause: end.cause,
             error: end.error.map(Arc::new),
             requested_at: end.terms.map_or(now, |terms| terms.requested_at),

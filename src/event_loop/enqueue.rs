@@ -13,7 +13,31 @@ use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Message, Runnable, Shared};
 use crate::sync::Arc;
 
+/// A task that is about to be queued on another loop.
+fn recorded(runnable: Runnable) -> Runnable {
+    context::record_spawn(runnable.metadata().id_halves());
+    runnable
+}
+
+/// What the bound of a loop applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// New work.
+    New,
+    /// Work that the loop has had before: it is taken back above the bound, too.
+    Back,
+}
+
+/// Puts a closure behind the last run, or returns a new one.
+type JoinRun<'a> = dyn FnMut(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>> + 'a;
+
 impl Shared {
+    /// Whether tasks are neither bounded nor listed, and take the shortest way.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.place.counters.limit.is_set()
+    }
+
     /// Makes a task and queues it, or does not even make it.
     pub(crate) fn enqueue(
         self: &Arc<Shared>,
@@ -23,6 +47,30 @@ impl Shared {
     ) -> Result<(), RejectReason> {
         self.ensure_started()?;
         let place = self.take_place()?;
+        self.push(place, lane, urgency, make)
+    }
+
+    /// As [`Shared::enqueue`], if the loop is [plain](Shared::is_plain).
+    #[inline]
+    pub(crate) fn enqueue_plain(
+        self: &Arc<Shared>,
+        lane: Lane,
+        urgency: Urgency,
+        make: impl FnOnce() -> Runnable,
+    ) -> Result<(), RejectReason> {
+        self.ensure_started()?;
+        self.push(None, lane, urgency, make)
+    }
+
+    /// Makes a task and queues it if the gate is open.
+    #[inline(always)]
+    fn push(
+        self: &Arc<Shared>,
+        place: Option<&PendingLimit>,
+        lane: Lane,
+        urgency: Urgency,
+        make: impl FnOnce() -> Runnable,
+    ) -> Result<(), RejectReason> {
         let mut make = Some(make);
         let mut make = || (make.take().expect("the task is made once"))();
         let at_home = context::with_home(self, |local| {
@@ -30,7 +78,7 @@ impl Shared {
         });
         let accepted = match at_home {
             Some(accepted) => accepted.is_some(),
-            None => match self.inbox.push_new_with(lane, urgency, make) {
+            None => match self.inbox.push_new_with(lane, urgency, || recorded(make())) {
                 Some(ring) => {
                     self.ring_if_needed(ring);
                     true
@@ -48,24 +96,74 @@ impl Shared {
         urgency: Urgency,
         location: Caller,
     ) -> Result<(), Rejected<E>> {
+        if !self.is_plain() {
+            return self.enqueue_errand_bounded(errand, urgency, location);
+        }
         let mut errand = Some(errand);
-        let queued = self.enqueue_from(&mut errand, urgency, location);
-        queued.map_err(|reason| {
-            let errand = errand.take().expect("a refused closure was not queued");
-            Rejected::new(errand, reason)
-        })
+        let queued = self
+            .ensure_started()
+            .and_then(|()| self.push_errand(&mut errand, urgency, location));
+        queued.map_err(|reason| refused(errand, reason))
     }
 
-    /// As [`Shared::enqueue_errand`]; takes the closure out of its place only if it is accepted.
+    /// As [`Shared::enqueue_errand`], for a loop that has a bound or lists its tasks.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_errand_bounded<E: Errand>(
+        self: &Arc<Shared>,
+        errand: E,
+        urgency: Urgency,
+        location: Caller,
+    ) -> Result<(), Rejected<E>> {
+        let mut errand = Some(errand);
+        let place = self.ensure_started().and_then(|()| self.take_place());
+        let queued = place.and_then(|place| {
+            if E::IS_TASK && self.tracker.is_some() {
+                // It is listed from now on, so it is a task from now on.
+                return self.push(place, Lane::Main, urgency, || {
+                    let errand = errand.take().expect("an errand is queued once");
+                    errand.into_task(self)
+                });
+            }
+            let mut join = |last: Option<&mut Box<dyn Run>>| join(last, &mut errand, location);
+            self.push_run(place, urgency, &mut join)
+        });
+        queued.map_err(|reason| refused(errand, reason))
+    }
+
+    /// As [`Shared::push_errand`], for a loop that is not plain; see [`RunQueue::push_closure`] for `join`.
+    ///
+    /// [`RunQueue::push_closure`]: crate::event_loop::run_queue::RunQueue::push_closure
+    fn push_run(
+        self: &Arc<Shared>,
+        place: Option<&PendingLimit>,
+        urgency: Urgency,
+        join: &mut JoinRun<'_>,
+    ) -> Result<(), RejectReason> {
+        let at_home = context::with_home(self, |local| {
+            self.is_open().then(|| local.push_closure(&mut *join))
+        });
+        let accepted = match at_home {
+            Some(accepted) => accepted.is_some(),
+            None => match self.inbox.push_run_with(urgency, join) {
+                Some(ring) => {
+                    self.ring_if_needed(ring);
+                    true
+                }
+                None => false,
+            },
+        };
+        self.settle(place, accepted)
+    }
+
+    /// Queues a closure if the gate is open; takes it out of its place only then.
     #[inline]
-    fn enqueue_from<E: Errand>(
+    fn push_errand<E: Errand>(
         self: &Arc<Shared>,
         errand: &mut Option<E>,
         urgency: Urgency,
         location: Caller,
     ) -> Result<(), RejectReason> {
-        self.ensure_started()?;
-        let place = self.take_place()?;
         let at_home = context::with_home(self, |local| {
             let join = |last: Option<&mut Box<dyn Run>>| join(last, errand, location);
             self.is_open().then(|| local.push_closure(join))
@@ -83,7 +181,7 @@ impl Shared {
                 }
             }
         };
-        self.settle(place, accepted)
+        self.settle(None, accepted)
     }
 
     /// Queues a task that is made already; a refused one is dropped here, uncounted.
@@ -105,16 +203,24 @@ impl Shared {
     /// Has a task made on the loop, which need not be `Send`, or does not even send for it.
     pub(crate) fn enqueue_local<M>(
         self: &Arc<Shared>,
+        admission: Admission,
         make: impl FnOnce() -> M,
     ) -> Result<(), RejectReason>
     where
         M: FnOnce(&Arc<Shared>) -> Runnable + Send + 'static,
     {
-        if context::is_home(self) {
-            return self.enqueue(Lane::Main, Urgency::Now, || make()(self));
-        }
         self.ensure_started()?;
-        let place = self.take_place()?;
+        let limit = &self.place.counters.limit;
+        let place = match admission {
+            Admission::Back if limit.is_set() => {
+                limit.acquire_anyway();
+                Some(limit)
+            }
+            _ => self.take_place()?,
+        };
+        if context::is_home(self) {
+            return self.push(place, Lane::Main, Urgency::Now, || make()(self));
+        }
         let message = || Message::Make(Box::new(make()));
         let accepted = match self.inbox.post_new_with(message) {
             Some(ring) => {
@@ -158,4 +264,10 @@ impl Shared {
         }
         Err(self.inbox.lock().gate().refusal())
     }
+}
+
+/// Hands back a closure that was not queued.
+fn refused<E>(errand: Option<E>, reason: RejectReason) -> Rejected<E> {
+    let errand = errand.expect("a refused closure was not queued");
+    Rejected::new(errand, reason)
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::error::{RejectReason, Rejected};
 use crate::event_loop::context;
 use crate::event_loop::hooks::{Hook, HookId};
-use crate::event_loop::shared::Shared;
+use crate::event_loop::shared::{BY_HAND, BY_LOAD, Shared};
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, DrainScope, ShutdownRequest};
 use crate::sync::{Arc, Ordering};
@@ -138,6 +138,76 @@ impl EventLoop {
     /// ```
     pub fn state(&self) -> LoopState {
         self.shared.state()
+    }
+
+    /// Has [`EventLoopGroup::next`](crate::EventLoopGroup::next) choose other loops, until
+    /// [`resume`](EventLoop::resume).
+    ///
+    /// So nothing new comes from `group.spawn`, from a [`Server`](crate::net::Server) or from anything else
+    /// that takes the next loop, whatever the chooser says. The loop keeps the tasks and sockets that it has,
+    /// and runs them as before. It also accepts what is submitted to it directly: by its handle, by
+    /// `spawn_on`, by `spawn_local` on the loop, and by
+    /// [`spawn_keyed`](crate::EventLoopGroup::spawn_keyed), since a key keeps its loop. A server with
+    /// [`reuse_port`](crate::net::Server::reuse_port) has a listener on this loop: it stays open, and other
+    /// loops serve what it accepts.
+    ///
+    /// If all loops of a group are paused, `next` chooses among them as if none were. A loop that shuts down
+    /// is only chosen if there is no other, paused or not. Calls may come from any thread, more than once,
+    /// and at any time in the life of the loop; a shutdown takes place as without them. A call that returns
+    /// before `next` is called, on the same thread or ordered otherwise, is seen by it.
+    ///
+    /// [`LoopMetrics::is_paused`](crate::LoopMetrics::is_paused) and
+    /// [`LoopReport::paused`](crate::LoopReport::paused) show it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(3)?;
+    /// let quiet = &group.loops()[1];
+    /// quiet.pause();
+    /// let turns: Vec<_> = (0..4).map(|_| group.next().index()).collect();
+    /// assert_eq!(turns, [0, 2, 0, 2]);
+    /// assert!(group.block_on(quiet.spawn(async {})).is_ok()); // directly
+    /// quiet.resume();
+    /// assert!((0..3).any(|_| group.next() == quiet));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn pause(&self) {
+        self.shared.pause(BY_HAND);
+        self.shared.parent.look_at_load();
+    }
+
+    /// Ends a [pause](EventLoop::pause); has no effect if there is none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// let ev = &group.loops()[0];
+    /// ev.pause();
+    /// ev.pause(); // one resume is enough for any number of pauses
+    /// ev.resume();
+    /// assert!(!ev.is_paused());
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn resume(&self) {
+        self.shared.resume(BY_HAND | BY_LOAD);
+        self.shared.parent.look_at_load();
+    }
+
+    /// Says whether the loop is [paused](EventLoop::pause).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.loops()[0].pause();
+    /// let paused: Vec<_> = group.loops().iter().map(|ev| ev.is_paused()).collect();
+    /// assert_eq!(paused, [true, false]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn is_paused(&self) -> bool {
+        self.shared.is_paused()
     }
 
     /// Returns how many tasks are accepted and wait for their first poll. Any thread, no hop.

@@ -91,6 +91,11 @@ impl Hooks {
         self.waiting.drain(..).map(|(_, hook)| hook).collect()
     }
 
+    /// How many hooks wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether no hook waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -41,14 +41,16 @@ pub(crate) trait Gate {
     fn shown(&self) -> u8;
 }
 
-/// The mailbox.
+/// The mailbox. On lines of its own: producers write it with every push, and the loop reads what is beside
+/// it with every task.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Inbox<T, R, N, G> {
     state: Mutex<InboxState<T, R, N, G>>,
     /// Notified when the gate moves and a thread may wait for that.
     moved: Condvar,
     /// What the gate shows; in a static place, where the loop's own tasks find it.
-    shown: &'static Shown,
+    pub(crate) shown: &'static Shown,
     /// Something is inside. Written under the lock; the loop reads it without, to save the lock
     /// when there is nothing. A stale `false` only delays until `try_sleep`, which looks under the
     /// lock.
@@ -79,10 +81,10 @@ pub(crate) enum WakeSender {
     Outside,
 }
 
-/// What a gate shows. On a line of its own: it is read with every submission and written a few times in a
-/// life.
+/// What a gate shows. On a line of its own: it is read with every submission and every task, and written a
+/// few times in a life.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(crate) struct Shown(AtomicU8);
 
 impl Shown {
@@ -279,12 +281,6 @@ impl<T, R, N, G: Gate> Inbox<T, R, N, G> {
         }
     }
 
-    /// What the gate shows.
-    #[inline]
-    pub(crate) fn shown(&self) -> u8 {
-        self.shown.get()
-    }
-
     /// Asks a sleeping loop to look at what is inside: lazy items may be all there is, and while
     /// they fill the loop's bound nothing that would ring gets in.
     #[cold]
@@ -413,6 +409,21 @@ impl<T, R, N, G: Gate> InboxGuard<'_, T, R, N, G> {
         }
         self.state.nudged = true;
         self.inbox.delivered(&mut self.state, Urgency::Now)
+    }
+
+    /// Sets the loop asleep until a producer rings; refuses if something is inside.
+    pub(crate) fn try_sleep(&mut self) -> bool {
+        if self.state.nudged || !self.state.mail.is_empty() {
+            return false;
+        }
+        self.fall_asleep();
+        true
+    }
+
+    /// Has the next producer ring, whatever is inside.
+    pub(crate) fn fall_asleep(&mut self) {
+        self.state.wakes_at = None;
+        self.inbox.sleeping.store(true, Ordering::Relaxed);
     }
 
     /// Waits until [`moved`](InboxGuard::moved) is called, until `deadline` at most.

@@ -1,7 +1,8 @@
 //! How a loop gets its thread, or ends without one.
 //!
 //! - The phases of a start, and the functions that change them, are in [`lifecycle`](super::lifecycle). Once
-//!   the thread has begun, the loop keeps it; a failed start leaves the loop usable.
+//!   the thread has begun, the loop keeps it until it ends or [parks](super::parking); a failed start leaves
+//!   the loop usable.
 //! - Work from ordinary threads is accepted only once the thread has begun, so a failed start loses nothing.
 //!   A submitter that finds a start under way waits for its outcome; a factory that submits to the loop it is
 //!   starting is rejected instead.
@@ -30,6 +31,7 @@ use crate::event_loop::lifecycle::{self, Begin, Phase, Start};
 use crate::event_loop::shared::{InboxGuard, LoopParts, Mail, Message, Shared};
 use crate::event_loop::terms::EndCondition;
 use crate::panic::PanicSite;
+use crate::reactor::Driver;
 use crate::report::EndCause;
 use crate::sync::thread;
 use crate::sync::{self, Arc};
@@ -43,7 +45,7 @@ const GRACE: Duration = Duration::from_secs(1);
 impl Shared {
     /// Ensures that the loop has its thread; on the thread of a loop, that the start is under way.
     pub(crate) fn ensure_started(self: &Arc<Shared>) -> Result<(), RejectReason> {
-        if lifecycle::has_thread(self.inbox.shown()) {
+        if lifecycle::has_thread(self.place.shown.get()) {
             return Ok(());
         }
         let timeout = if this_thread::is_loop() {
@@ -79,6 +81,13 @@ impl Shared {
         let mut guard = self.inbox.lock();
         loop {
             match guard.edit(|life| life.begin_start(this_thread)) {
+                // Its `LoopThread` was dropped, and the loop has run before.
+                Begin::NotNeeded if tried && guard.gate().has_failed_to_restart() => {
+                    drop(guard);
+                    let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
+                    self.end_after_failure(reason);
+                    return Err(reason);
+                }
                 Begin::NotNeeded => return Ok(()),
                 // Its `LoopThread` was dropped.
                 Begin::Granted(driver) if tried => {
@@ -113,7 +122,7 @@ impl Shared {
         }
     }
 
-    fn start(self: &Arc<Shared>, parts: LoopParts) -> Result<(), RejectReason> {
+    pub(super) fn start(self: &Arc<Shared>, parts: LoopParts) -> Result<(), RejectReason> {
         self.parent.start_thread(parts).map_err(|error| {
             let reason = RejectReason::ThreadStart(error.kind());
             let by = thread::current().id();
@@ -136,20 +145,44 @@ impl Shared {
             group: _group,
             driver,
         } = parts;
-        let mut guard = shared.inbox.lock();
-        let failed = guard.edit(|life| life.fail_start(driver));
-        let mail = failed.is_ok().then(|| shared.cancel_mail(&mut guard));
-        guard.moved();
-        drop(guard);
-        if let Some(mail) = mail {
-            shared.drop_mail(mail);
-        }
+        let failed = shared.start_again_failed(driver);
         // A `launch` that is inside the factory handles its failure itself. Otherwise a shutdown requested
         // meanwhile relied on this thread.
         if let Ok(Start::Awaited | Start::Abandoned) = failed {
             let reason = RejectReason::ThreadStart(io::ErrorKind::Other);
             shared.end_after_failure(reason);
         }
+    }
+
+    /// Takes the driver back after a failed start, and cancels what was submitted meanwhile.
+    pub(super) fn start_again_failed(self: &Arc<Shared>, driver: Driver) -> Result<Start, Driver> {
+        let mut guard = self.inbox.lock();
+        let failed = guard.edit(|life| life.fail_start(driver));
+        let mail = failed.is_ok().then(|| self.cancel_mail(&mut guard));
+        let mut requests = Vec::new();
+        if failed.is_ok() && guard.gate().has_run() {
+            // No task is left that they could be about.
+            requests = guard.edit(|life| std::mem::take(&mut life.requests));
+            // The next submission tries again.
+            guard.fall_asleep();
+        }
+        guard.moved();
+        drop(guard);
+        if let Some(mail) = mail {
+            self.drop_mail(mail);
+        }
+        for request in requests {
+            request.wish.ended();
+        }
+        failed
+    }
+
+    /// Records that the thread that this thread has started will begin.
+    pub(crate) fn will_begin(&self) {
+        let by = thread::current().id();
+        let mut guard = self.inbox.lock();
+        guard.edit(|life| life.will_begin(by));
+        guard.moved();
     }
 
     /// Records that the thread has begun; returns `false` if the loop has ended without it.
@@ -209,7 +242,7 @@ impl Shared {
     }
 
     /// Ends the loop after a failed start, if its shutdown was requested: no submission will try again.
-    fn end_after_failure(self: &Arc<Shared>, reason: RejectReason) {
+    pub(super) fn end_after_failure(self: &Arc<Shared>, reason: RejectReason) {
         let requested = self.inbox.lock().gate().control.is_requested();
         if requested && !self.end_without_thread(None) {
             self.end_without_thread(Some(reason));
@@ -249,7 +282,7 @@ impl Shared {
     /// Waits until the start that is under way has an outcome, at most until `limit`.
     fn await_begin(&self, limit: Instant) {
         let mut guard = self.inbox.lock();
-        while let Phase::Free(_) | Phase::Starting(_) = guard.gate().phase() {
+        while let Phase::Free(_) | Phase::Starting(_) | Phase::Parked(_) = guard.gate().phase() {
             if sync::now() >= limit {
                 return;
             }
@@ -263,7 +296,7 @@ impl Shared {
         let mut guard = self.inbox.lock();
         let may_end = match guard.gate().phase() {
             Phase::Free(_) => failure.is_some() || guard.gate().hooks.is_empty(),
-            Phase::Starting(_) => failure.is_some(),
+            Phase::Starting(_) | Phase::Parked(_) => failure.is_some(),
             _ => false,
         };
         if !may_end {
@@ -274,6 +307,7 @@ impl Shared {
         let terms = guard.gate().terms();
         let idle = guard.gate().control.cause_when_idle();
         let error = failure.or(guard.gate().start_error);
+        let started = guard.gate().has_run();
         let mail = self.cancel_mail(&mut guard);
         guard.moved();
         drop(guard);
@@ -286,7 +320,7 @@ impl Shared {
         }
         self.drop_mail(mail);
         let ending = Ending {
-            started: false,
+            started,
             cause: if lost { EndCause::Failed } else { idle },
             error: error.map(|reason| Rejected::new((), reason).into()),
             terms,

@@ -15,12 +15,18 @@
 //!    │        ShuttingDown ──close, request(Now)──▶ Draining ──seal──▶ Sealed ──end──▶ Ended
 //!    │        (also from Running: on a failure, or if it ends now)       ▲
 //!    └──seal_unstarted (never used; from Starting: not started in time)──┘
+//!
+//!   Running ──park──▶ Parked ──begin_restart──▶ Starting ──begun──▶ Running
+//!              │ ▲        └──unpark_unused (a request finds no mail)──▶ Free
+//!              │ └─fail_start
 //! ```
 //!
-//! - Phases only move forward, except after a failed start: the loop is then `Free` again.
+//! - Phases only move forward, except after a failed start, and except for a loop of an elastic group that
+//!   is not needed: it parks, which ends its thread, and whatever is submitted to it next starts another
+//!   one. What users see of a parked loop is `Started`: it accepts as before.
 //! - New work is accepted in `Starting` (only loops submit then, and they must not wait; see
-//!   [`launch`](super::launch)), `Running` and `ShuttingDown`. Wakes are accepted until `Sealed`. Hooks
-//!   are accepted until the end is decided.
+//!   [`launch`](super::launch)), but not from the factory itself, in `Parked`, `Running` and
+//!   `ShuttingDown`. Wakes are accepted until `Sealed`. Hooks are accepted until the end is decided.
 //! - The end is decided in the critical section that closes the gate: by the loop itself, if it finds the
 //!   inbox empty; by [`GroupEnd`](crate::group::end::GroupEnd) for all loops of a draining group at once;
 //!   by `shutdown_now`, on any thread. The loop reads the cause from `Draining` and takes itself down
@@ -39,7 +45,7 @@ use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{EndCondition, ShutdownControl, ShutdownRequest, ShutdownTerms};
 use crate::reactor::Driver;
 use crate::report::EndCause;
-use crate::sync::thread::ThreadId;
+use crate::sync::thread::{self, ThreadId};
 use std::time::Instant;
 
 /// The phase of a loop.
@@ -50,6 +56,9 @@ pub(crate) enum Phase {
     Starting(Start),
     /// It has its thread.
     Running,
+    /// It had a thread, which has ended for want of work; holds the driver for the next one. Unless somebody
+    /// is about to start that, its inbox is empty and asleep.
+    Parked(Driver),
     /// It runs and accepts work as before, until its terms are met.
     ShuttingDown,
     /// Its end is decided: it accepts no new work, and cancels the remaining tasks.
@@ -98,11 +107,15 @@ pub(crate) enum Asked {
     Unused,
     /// The loop was never used but has hooks to run: it needs a thread.
     NeedsThread,
+    /// The loop is parked and has mail: it needs its thread again.
+    NeedsRestart,
 }
 
 /// The lifecycle of a loop; protected by the lock of its inbox.
 pub(crate) struct Life {
     phase: Phase,
+    /// Whether it has ever had a thread.
+    has_run: bool,
     pub(crate) control: ShutdownControl,
     pub(crate) hooks: Hooks,
     /// Why the last start failed, until one succeeds.
@@ -115,6 +128,7 @@ impl Life {
     pub(crate) fn new(driver: Driver) -> Life {
         Life {
             phase: Phase::Free(driver),
+            has_run: false,
             control: ShutdownControl::default(),
             hooks: Hooks::default(),
             start_error: None,
@@ -124,6 +138,11 @@ impl Life {
 
     pub(crate) fn phase(&self) -> &Phase {
         &self.phase
+    }
+
+    /// Whether the loop has ever had a thread.
+    pub(crate) fn has_run(&self) -> bool {
+        self.has_run
     }
 
     pub(crate) fn terms(&self) -> Option<ShutdownTerms> {
@@ -159,6 +178,8 @@ impl Life {
                 Begin::Refused(io::ErrorKind::Deadlock)
             }
             Phase::Starting(Start::Abandoned) => Begin::Refused(io::ErrorKind::TimedOut),
+            // It accepts work while it gets another thread: nothing has to be waited for.
+            Phase::Starting(_) if self.has_run => Begin::NotNeeded,
             Phase::Starting(_) => Begin::Wait,
             _ => Begin::NotNeeded,
         }
@@ -174,7 +195,7 @@ impl Life {
     /// Records that the factory called by `by` has failed. Its thread may still begin, but is no longer
     /// waited for. Returns `false` if another start has succeeded or is under way: that one counts.
     pub(crate) fn fail_factory(&mut self, by: ThreadId, reason: RejectReason) -> bool {
-        let free = matches!(self.phase, Phase::Free(_));
+        let free = matches!(self.phase, Phase::Free(_) | Phase::Parked(_));
         let in_factory = self.is_in_factory(by);
         if free || in_factory {
             self.start_error = Some(reason);
@@ -183,6 +204,11 @@ impl Life {
             self.phase = Phase::Starting(Start::Abandoned);
         }
         free || in_factory
+    }
+
+    /// Whether the last start of a parked loop has failed.
+    pub(crate) fn has_failed_to_restart(&self) -> bool {
+        matches!(self.phase, Phase::Parked(_)) && self.start_error.is_some()
     }
 
     /// Records that the wait for a thread, after its factory returned, has timed out.
@@ -201,8 +227,12 @@ impl Life {
     /// The reason for which new work is rejected, if it is rejected.
     pub(crate) fn refusal(&self) -> RejectReason {
         match self.phase {
+            _ if self.ends_now() => RejectReason::ShutDown,
+            Phase::Starting(Start::InFactory(_)) => {
+                RejectReason::ThreadStart(io::ErrorKind::Deadlock)
+            }
             // A start has failed since the submitter saw it under way.
-            Phase::Free(_) if !self.ends_now() => self
+            Phase::Free(_) | Phase::Starting(Start::Abandoned) => self
                 .start_error
                 .unwrap_or(RejectReason::ThreadStart(io::ErrorKind::Other)),
             _ => RejectReason::ShutDown,
@@ -223,8 +253,50 @@ impl Life {
         if start != Start::Abandoned {
             self.start_error = Some(RejectReason::ThreadStart(io::ErrorKind::Other));
         }
-        self.phase = Phase::Free(driver);
+        self.phase = match self.has_run {
+            true => Phase::Parked(driver),
+            false => Phase::Free(driver),
+        };
         Ok(start)
+    }
+
+    // ---- parking ------------------------------------------------------------------------------
+
+    /// Parks the loop, whose thread is about to end and whose inbox is empty; returns the driver if the loop
+    /// has something to do after all.
+    pub(crate) fn park(&mut self, driver: Driver) -> Result<(), Driver> {
+        if !matches!(self.phase, Phase::Running) || !self.requests.is_empty() {
+            return Err(driver);
+        }
+        self.phase = Phase::Parked(driver);
+        Ok(())
+    }
+
+    /// Grants the start of another thread for a parked loop to `by`; to one caller only.
+    pub(crate) fn begin_restart(&mut self, by: ThreadId) -> Option<Driver> {
+        let next = Phase::Starting(Start::InFactory(by));
+        match std::mem::replace(&mut self.phase, next) {
+            Phase::Parked(driver) => Some(driver),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// Treats a parked loop without mail as one that was never used: its end needs no thread, but for hooks.
+    fn unpark_unused(&mut self) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Running) {
+            Phase::Parked(driver) => Phase::Free(driver),
+            other => other,
+        };
+    }
+
+    /// Records that the thread that `by` has started will begin, if it has not begun yet.
+    pub(crate) fn will_begin(&mut self, by: ThreadId) {
+        if self.is_in_factory(by) {
+            self.follow_terms();
+        }
     }
 
     /// Records that the thread has begun; returns `false` if the loop has ended without it.
@@ -256,6 +328,7 @@ impl Life {
     /// Moves to the phase that the terms demand; the loop has a thread.
     fn follow_terms(&mut self) {
         self.start_error = None;
+        self.has_run = true;
         self.phase = match self.terms().map(|terms| terms.until) {
             None => Phase::Running,
             Some(EndCondition::Now) => Phase::Draining(EndCause::Now),
@@ -265,17 +338,28 @@ impl Life {
 
     // ---- the end ------------------------------------------------------------------------------
 
-    /// Records a request, and changes the phase if there is a thread.
-    pub(crate) fn request(&mut self, request: ShutdownRequest, now: Instant) -> Asked {
+    /// Records a request, and changes the phase if there is a thread. `may_end_parked` says whether the loop
+    /// has no mail and, without work, would end at once on these terms.
+    pub(crate) fn request(
+        &mut self,
+        request: ShutdownRequest,
+        now: Instant,
+        may_end_parked: bool,
+    ) -> Asked {
         if !self.takes_hooks() {
             return Asked::Decided;
         }
         let changed = self.control.note(request, now);
+        // Not if it changes nothing: an earlier request may be about to start a thread, and needs it parked.
+        if changed && may_end_parked {
+            self.unpark_unused();
+        }
         match self.phase {
             _ if !changed => Asked::Unchanged,
             Phase::Free(_) if self.hooks.is_empty() => Asked::Unused,
             Phase::Free(_) => Asked::NeedsThread,
             Phase::Starting(_) => Asked::Starting,
+            Phase::Parked(_) => Asked::NeedsRestart,
             _ => {
                 self.follow_terms();
                 Asked::Running
@@ -293,7 +377,7 @@ impl Life {
     /// Ends the loop without a thread; returns the driver unless a thread was given it.
     pub(crate) fn seal_unstarted(&mut self) -> Option<Driver> {
         match std::mem::replace(&mut self.phase, Phase::Sealed) {
-            Phase::Free(driver) => Some(driver),
+            Phase::Free(driver) | Phase::Parked(driver) => Some(driver),
             _ => None,
         }
     }
@@ -317,16 +401,21 @@ const UNUSED: u8 = 0;
 /// A shutdown was requested, and there is no thread yet.
 const UNUSED_SHUTTING_DOWN: u8 = 1 << 1;
 const RUNNING: u8 = 2 << 1;
-const SHUTTING_DOWN: u8 = 3 << 1;
-const DRAINING: u8 = 4 << 1;
-const SEALED: u8 = 5 << 1;
-const ENDED: u8 = 6 << 1;
+/// It accepts as a running loop does, and has no thread: a producer with the duty to ring starts one.
+const PARKED: u8 = 3 << 1;
+const SHUTTING_DOWN: u8 = 4 << 1;
+const DRAINING: u8 = 5 << 1;
+const SEALED: u8 = 6 << 1;
+const ENDED: u8 = 7 << 1;
 
 impl Gate for Life {
     fn takes_new(&self) -> bool {
         match self.phase {
             Phase::Running | Phase::ShuttingDown => true,
-            Phase::Starting(_) => !self.ends_now(),
+            _ if self.ends_now() => false,
+            // A factory that submits to the loop it is starting would wait for itself.
+            Phase::Starting(Start::InFactory(by)) => by != thread::current().id(),
+            Phase::Starting(Start::Awaited) | Phase::Parked(_) => true,
             _ => false,
         }
     }
@@ -342,11 +431,19 @@ impl Gate for Life {
     fn shown(&self) -> u8 {
         let phase = match self.phase {
             // It accepts nothing, and the starting thread will find it so.
-            Phase::Free(_) | Phase::Starting(_) if self.ends_now() => DRAINING,
-            Phase::Free(_) | Phase::Starting(_) if self.control.is_requested() => {
+            Phase::Free(_) | Phase::Starting(_) | Phase::Parked(_) if self.ends_now() => DRAINING,
+            Phase::Starting(_) | Phase::Parked(_) if self.has_run => {
+                match self.control.is_requested() {
+                    true => SHUTTING_DOWN,
+                    false => PARKED,
+                }
+            }
+            Phase::Free(_) | Phase::Starting(_) | Phase::Parked(_)
+                if self.control.is_requested() =>
+            {
                 UNUSED_SHUTTING_DOWN
             }
-            Phase::Free(_) | Phase::Starting(_) => UNUSED,
+            Phase::Free(_) | Phase::Starting(_) | Phase::Parked(_) => UNUSED,
             Phase::Running => RUNNING,
             Phase::ShuttingDown => SHUTTING_DOWN,
             Phase::Draining(_) => DRAINING,
@@ -365,7 +462,7 @@ impl Gate for Life {
 pub(crate) fn state_of(shown: u8) -> LoopState {
     match shown & !REQUESTS {
         UNUSED => LoopState::NotStarted,
-        RUNNING => LoopState::Started,
+        RUNNING | PARKED => LoopState::Started,
         UNUSED_SHUTTING_DOWN | SHUTTING_DOWN => LoopState::ShuttingDown,
         DRAINING | SEALED => LoopState::Shutdown,
         _ => LoopState::Terminated,
@@ -375,6 +472,11 @@ pub(crate) fn state_of(shown: u8) -> LoopState {
 /// Whether the loop runs, and neither a shutdown nor a handle asks anything of it.
 pub(crate) fn is_plain(shown: u8) -> bool {
     shown == RUNNING
+}
+
+/// Whether the loop is parked, or about to get a thread again.
+pub(crate) fn is_parked(shown: u8) -> bool {
+    shown & !REQUESTS == PARKED
 }
 
 /// Whether handles ask something of tasks.
@@ -390,6 +492,11 @@ pub(crate) fn has_thread(shown: u8) -> bool {
 /// Whether a loop with a thread accepts new work.
 pub(crate) fn is_open(shown: u8) -> bool {
     shown < DRAINING
+}
+
+/// Whether a loop with a thread is shutting down, or has ended.
+pub(crate) fn is_shutting_down(shown: u8) -> bool {
+    shown >= SHUTTING_DOWN
 }
 
 /// Whether every task of the loop has ended.

@@ -8,7 +8,6 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::task::Waker;
-use std::time::Instant;
 
 use crate::error::Caller;
 use crate::event_loop::arena::{Arena, ArenaKey};
@@ -17,19 +16,22 @@ use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::inbox::{Before, KEPT_CAPACITY, Lane};
 use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
+use crate::event_loop::observer::{Observer, Queues};
 use crate::event_loop::requests::{EndFlag, Request, Requests, Wish};
 use crate::event_loop::run_queue::{self, RunQueue};
 use crate::event_loop::runs::Run;
-use crate::event_loop::shared::{Mail, Message, Runnable, Shared};
+use crate::event_loop::shared::{AtShutdown, Mail, Message, Runnable, Shared};
+use crate::event_loop::tracker::{Turn, WakeSource};
+use crate::event_loop::waits::{Lengths, QueueName};
 use crate::left_tasks::{LeftKind, WaitsFor};
 use crate::panic::PanicSite;
+use crate::recorder::event::WakeCause;
 use crate::report::EndCause;
-use crate::sync::{self, Arc, Weak};
+use crate::sync::{Arc, Weak};
 use crate::task_id::{AbortTarget, TaskId};
 use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::time::queue;
 use crate::time::timers::{Away, HomeId, Timers};
-use crate::trace;
 use crate::unwind::{contain, contain_drop};
 
 /// The loop thread's half.
@@ -47,6 +49,8 @@ pub(crate) struct Local {
     tail: RefCell<VecDeque<Runnable>>,
     /// Selects the queue for tasks that are woken on this thread.
     waking: Cell<Waking>,
+    /// What `waking` is while a wake is a push and nothing more.
+    plain_waking: Waking,
     /// Tasks that gave themselves up, to be dropped by the loop.
     to_drop: RefCell<VecDeque<Runnable>>,
     /// The wakers of tasks that give themselves up.
@@ -54,19 +58,19 @@ pub(crate) struct Local {
     pub(crate) timers: Timers,
     live: RefCell<Live>,
     pub(crate) arena: RefCell<Arena>,
-    /// Told when the shutdown begins; what has ended is dropped when the next one is added.
-    at_shutdown: RefCell<Vec<Weak<dyn AtShutdown>>>,
     /// Runnables run, ever; a change of it is activity.
     polls: Cell<u64>,
-    /// Whether polls are timed.
-    measure_time: bool,
+    /// What is noted of polls.
+    pub(crate) observer: Observer,
     /// What handles ask of tasks.
     requests: RefCell<Requests>,
     pub(crate) leftovers: RefCell<Leftovers>,
-    /// Whether a task is looked at before it is run: polls are timed, or ends of tasks are noted.
+    /// Whether a task is looked at before it is run: polls are observed, or ends of tasks are noted.
     special: Cell<bool>,
     /// Whether a task that ends is noted: a handle waits for that, or a channel was closed by force.
     noting: Cell<bool>,
+    /// The thread has left the loop, which was empty and may be another thread's by now.
+    pub(crate) is_left: Cell<bool>,
 }
 
 /// A queue of more tasks is long: closures that arm timers do not wait behind it.
@@ -92,6 +96,16 @@ pub(crate) enum QueueKind {
     Tail,
 }
 
+impl From<QueueKind> for QueueName {
+    fn from(kind: QueueKind) -> QueueName {
+        match kind {
+            QueueKind::Io => QueueName::Io,
+            QueueKind::Timed => QueueName::Timed,
+            QueueKind::Tail => QueueName::Tail,
+        }
+    }
+}
+
 /// Why a task is woken; selects its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waking {
@@ -103,17 +117,17 @@ enum Waking {
     Timer,
     /// It is to be dropped.
     ToDrop,
-}
-
-/// Something that is told when the shutdown of a loop begins.
-pub(crate) trait AtShutdown: Send + Sync {
-    /// The shutdown of the loop with this index has begun: called on its thread, with nothing held.
-    fn shutdown_began(&self, index: usize);
+    /// No reason at all.
+    Never,
 }
 
 impl Local {
     pub(crate) fn new(shared: Arc<Shared>, group: Arc<dyn Any + Send + Sync>) -> Local {
-        let measure_time = shared.config.measure_time;
+        let observer = Observer::new(&shared);
+        // A loop that was parked counts on.
+        let polls = shared.gauges.polls.get();
+        let mut queue = RunQueue::default();
+        queue.woken = shared.gauges.woken_here.get();
         Local {
             timers: Timers::new(
                 HomeId::register(Arc::<Shared>::downgrade(&shared)),
@@ -121,29 +135,41 @@ impl Local {
             ),
             shared,
             group,
-            away: RefCell::default(),
+            away: RefCell::new(queue),
             io: RefCell::default(),
             timed: RefCell::default(),
             tail: RefCell::default(),
             waking: Cell::new(Waking::Task),
+            plain_waking: match observer.records() || observer.lists_tasks() {
+                true => Waking::Never,
+                false => Waking::Task,
+            },
             to_drop: RefCell::default(),
             given_up: RefCell::default(),
             live: RefCell::default(),
             arena: RefCell::default(),
-            at_shutdown: RefCell::default(),
-            polls: Cell::new(0),
-            measure_time,
+            polls: Cell::new(polls),
             requests: RefCell::default(),
             leftovers: RefCell::default(),
-            special: Cell::new(measure_time),
+            special: Cell::new(observer.is_on()),
             noting: Cell::new(false),
+            is_left: Cell::new(false),
+            observer,
         }
     }
 
     /// Queues a task that was woken on this thread for a reason of its own.
     pub(crate) fn push_wake(&self, runnable: Runnable) {
+        if self.plain_waking == Waking::Never {
+            return self.push_noted_wake(runnable);
+        }
+        self.push_woken(runnable);
+    }
+
+    #[inline(always)] // The noted way is cold, and must not make the other one longer.
+    fn push_woken(&self, runnable: Runnable) {
         let queue = match self.waking.get() {
-            Waking::Task => return run_queue::push_woken(runnable),
+            Waking::Task | Waking::Never => return run_queue::push_woken(runnable),
             Waking::Io => &self.io,
             Waking::Timer => &self.timed,
             // Nothing has happened to it: this is how the loop takes hold of a task, and not counted.
@@ -153,9 +179,29 @@ impl Local {
         queue.borrow_mut().push_back(runnable);
     }
 
-    /// Whether tasks that are woken go to the run queue.
+    /// Notes a wake, for the recorder and for the list of tasks, and queues the task.
+    #[cold]
+    #[inline(never)]
+    fn push_noted_wake(&self, runnable: Runnable) {
+        let source = match self.waking.get() {
+            Waking::Task => Some((WakeCause::Loop, WakeSource::Loop(self.shared.index))),
+            Waking::Io => Some((WakeCause::Io, WakeSource::Io)),
+            Waking::Timer => Some((WakeCause::Timer, WakeSource::Timer)),
+            Waking::ToDrop | Waking::Never => None,
+        };
+        if let Some((cause, by)) = source {
+            let meta = runnable.metadata();
+            self.observer.woke(meta.id_halves(), cause);
+            if let (Some(tracker), Some(id)) = (&self.shared.tracker, meta.try_id()) {
+                tracker.woken(id, by);
+            }
+        }
+        self.push_woken(runnable);
+    }
+
+    /// Whether tasks that are woken go to the run queue without a look at the loop.
     pub(crate) fn wakes_to_run(&self) -> bool {
-        self.waking.get() == Waking::Task
+        self.waking.get() == self.plain_waking
     }
 
     /// Selects the queue for tasks that are woken; returns the previous one.
@@ -167,6 +213,9 @@ impl Local {
 
     /// Queues a task that was submitted on this thread, past an open gate.
     pub(crate) fn push_new(&self, runnable: Runnable, lane: Lane) {
+        if self.observer.records() {
+            self.observer.spawned(runnable.metadata().id_halves());
+        }
         match lane {
             Lane::Main => self.push_main(runnable),
             Lane::Tail => {
@@ -191,11 +240,13 @@ impl Local {
         run_queue::push(runnable);
     }
 
-    /// Takes the mail in: items to their queues, messages done at once.
-    pub(crate) fn collect(&self, mail: &mut Mail) {
+    /// Takes the mail in: items to their queues, messages done at once. Returns how many items of the run
+    /// queue there were.
+    pub(crate) fn collect(&self, mail: &mut Mail) -> usize {
         if !self.shared.inbox.drain(mail) {
-            return;
+            return 0;
         }
+        let items = mail.main.len() + mail.in_runs;
         if mail.timed.is_empty() {
             self.collect_main(mail);
         } else {
@@ -207,12 +258,20 @@ impl Local {
                 Message::Make(make) => {
                     // Counted when the message was accepted.
                     let runnable = make(&self.shared);
+                    if self.observer.records() {
+                        self.observer.spawned(runnable.metadata().id_halves());
+                    }
                     run_queue::push(runnable);
                 }
                 Message::Unbind(key) => self.unbind(key),
-                Message::Timer(key, away) => self.remove_timer(key, away),
+                Message::Timer(home, key, away) if home == self.timers.home() => {
+                    self.remove_timer(key, away);
+                }
+                Message::Timer(..) => {}
             }
         }
+        self.observer.collected(self);
+        items
     }
 
     /// Queues tasks and runs of closures.
@@ -292,6 +351,9 @@ impl Local {
     /// Wakes the tasks of due timers.
     pub(crate) fn wake_timed(&self, woken: &mut Vec<Waker>) {
         self.shared.gauges.timers_fired.add(woken.len() as u64);
+        if self.observer.is_on() {
+            self.observer.timers_fired(woken.len());
+        }
         self.wake_into(Waking::Timer, woken);
     }
 
@@ -301,6 +363,7 @@ impl Local {
         let outer = self.set_waking(why);
         self.shared.panics.wake_all(woken.drain(..));
         self.set_waking(outer);
+        self.observer.woken(self);
     }
 
     /// Wakes tasks whose descriptors are ready: I/O work.
@@ -311,14 +374,14 @@ impl Local {
     /// Has `observer` told when the shutdown of this loop begins, on this thread and before the loop can come
     /// to rest.
     pub(crate) fn tell_at_shutdown(&self, observer: Weak<dyn AtShutdown>) {
-        let mut observers = self.at_shutdown.borrow_mut();
+        let mut observers = self.shared.at_shutdown.lock();
         observers.retain(|one| one.strong_count() > 0);
         observers.push(observer);
     }
 
     /// Tells what waits for it that the shutdown begins.
     pub(crate) fn note_shutdown(&self) {
-        let observers = self.at_shutdown.take();
+        let observers = std::mem::take(&mut *self.shared.at_shutdown.lock());
         for observer in observers.iter().filter_map(Weak::upgrade) {
             observer.shutdown_began(self.shared.index);
         }
@@ -393,6 +456,8 @@ impl Local {
         } else {
             reason
         };
+        let id = runnable.metadata().id_halves();
+        let _observed = self.observer.begin_cancel(id);
         cancel_task(runnable, reason);
     }
 
@@ -461,6 +526,7 @@ impl Local {
             // It is queued, or about to be: it is looked at when its turn comes.
             None => {}
             Some(runnable) if self.is_to_be_aborted(&runnable) => {
+                let _observed = self.observer.begin_cancel(runnable.metadata().id_halves());
                 cancel_task(runnable, CancelReason::Aborted);
             }
             // It is only watched, or another task has the address by now: a poll without a reason.
@@ -482,8 +548,10 @@ impl Local {
         self.update_flags();
     }
 
-    /// Notes that a task has ended: a handle may wait for that, or its channel may have been closed.
+    /// Notes that a task has ended: a handle may wait for that, its channel may have been closed, or it is
+    /// listed.
     pub(crate) fn note_end(&self, end: TaskEnd, origin: LeftKind, waker: &Waker) {
+        self.observer.task_ended(this_thread::last_task());
         self.requests.borrow_mut().ended(waker.data().addr());
         self.note_interrupted_end(end, origin);
         self.update_flags();
@@ -522,7 +590,7 @@ impl Local {
         let requests = self.requests.borrow();
         let closed = self.leftovers.borrow().closed;
         self.noting.set(closed || !requests.is_empty());
-        self.special.set(self.measure_time || self.noting.get());
+        self.special.set(self.observer.is_on() || self.noting.get());
     }
 
     /// Drops a loop-bound value whose last handle was dropped.
@@ -543,22 +611,23 @@ impl Local {
         let mut run = run_queue::with(RunQueue::take_run)?;
         let must_read = run.begin(shown);
         run_queue::with(|queue| queue.put_back(run));
+        self.observer.run_ended();
         Some(must_read)
     }
 
     /// Counts a task; returns whether the clock has to be read, or the inbox no longer shows `shown`.
     #[inline]
     pub(crate) fn count_task(&self, shown: u8) -> bool {
-        self.timers.count_task() || self.shared.inbox.shown() != shown
+        self.timers.count_task() || self.shared.place.shown.get() != shown
     }
 
     /// Runs what was taken out of a queue: a task once, closures all.
     pub(crate) fn run_queued(&self, queued: Queued) {
         match queued {
-            Queued::Task(runnable) => self.run_one(runnable),
+            Queued::Task(runnable) => self.run_one(runnable, QueueName::Tasks),
             Queued::Closures(mut run) => {
                 while run.len() > 0 {
-                    run.begin(self.shared.inbox.shown());
+                    run.begin(self.shared.place.shown.get());
                 }
             }
         }
@@ -569,10 +638,13 @@ impl Local {
     pub(crate) fn run_closure(&self, call: impl FnOnce(), location: Caller) {
         self.polls.set(self.polls.get() + 1);
         budget::reset();
-        trace::polling(location);
         self.shared.place.counters.begin();
-        let start = self.measure_time.then(sync::now);
-        this_thread::enter_closure(TaskId::next());
+        let id = TaskId::next();
+        let start = match self.observer.is_on() {
+            true => self.observer.begin_closure(id, location, self),
+            false => None,
+        };
+        this_thread::enter_closure(id);
         let result = contain(call);
         this_thread::forget_own_waker();
         // Counted before it is reported: the handler of panics may read the counters.
@@ -588,8 +660,8 @@ impl Local {
             let panics = &self.shared.panics;
             panics.report(PanicSite::Task, payload, Some(location));
         }
-        if let Some(start) = start {
-            self.note_poll_time(start);
+        if self.observer.is_on() {
+            self.observer.end(start, self);
         }
     }
 
@@ -630,8 +702,11 @@ impl Local {
     pub(crate) fn run_io_once(&self) {
         for _ in 0..self.queued_of(QueueKind::Io) {
             if let Some(runnable) = self.next_of(QueueKind::Io) {
-                self.run_one(runnable);
+                self.run_one(runnable, QueueName::Io);
             }
+        }
+        if self.observer.is_on() {
+            self.observer.end_turn();
         }
     }
 
@@ -665,66 +740,87 @@ impl Local {
         self.arena.borrow_mut().shrink(KEPT_CAPACITY);
     }
 
-    /// Runs a task once.
-    pub(crate) fn run_one(&self, runnable: Runnable) {
-        self.run_next(runnable);
+    /// Runs a task once, which was taken out of this queue.
+    pub(crate) fn run_one(&self, runnable: Runnable, queue: QueueName) {
+        self.run(runnable, queue);
         this_thread::forget_own_waker();
     }
 
-    /// Runs a task once, and another one after it: the caller has the thread forget the last one.
+    /// Runs a task of the run queue once, and another one after it: the caller has the thread forget the
+    /// last one.
     #[inline]
     pub(crate) fn run_next(&self, runnable: Runnable) {
+        self.run(runnable, QueueName::Tasks);
+    }
+
+    #[inline]
+    fn run(&self, runnable: Runnable, queue: QueueName) {
         self.polls.set(self.polls.get() + 1);
         budget::reset();
         let meta = runnable.metadata();
         this_thread::set_task(meta.id_halves(), meta.address());
         if self.special.get() {
-            self.run_special(runnable);
+            self.run_special(runnable, queue);
         } else {
             runnable.run();
         }
     }
 
     #[cold]
-    fn run_special(&self, runnable: Runnable) {
+    fn run_special(&self, runnable: Runnable, queue: QueueName) {
+        let id = runnable.metadata().id_halves();
+        let start = self.observer.begin(queue, id, self);
         if self.is_to_be_aborted(&runnable) {
-            return cancel_task(runnable, CancelReason::Aborted);
+            cancel_task(runnable, CancelReason::Aborted);
+            return self.observer.end(None, self);
         }
-        let run = |runnable: Runnable| {
-            if self.noting.get() {
-                run_specially(runnable, SpecialPoll::NoteEnd);
-            } else {
-                runnable.run();
-            }
-        };
-        if !self.measure_time {
-            return run(runnable);
+        if self.noting.get() || self.observer.lists_tasks() {
+            run_specially(runnable, SpecialPoll::NoteEnd);
+        } else if self.observer.wants_place() {
+            run_specially(runnable, SpecialPoll::Shown);
+        } else {
+            runnable.run();
         }
-        let start = sync::now();
-        run(runnable);
-        self.note_poll_time(start);
+        self.observer.end(start, self);
     }
 
-    /// Records how long the poll took that began at `start`.
-    fn note_poll_time(&self, start: Instant) {
-        let time = start.elapsed();
-        self.shared.gauges.polled(time);
-        let config = &self.shared.config;
-        trace::polled(self.shared.index, config.slow_poll, time);
+    /// How many tasks are in each queue; closures count until their run is worked off.
+    fn lengths(&self) -> Lengths {
+        let (tasks, closures) = run_queue::with(|queue| queue.lengths());
+        let kinds = [QueueKind::Io, QueueKind::Timed, QueueKind::Tail];
+        let [io, timed, tail] = kinds.map(|kind| self.queued_of(kind));
+        [tasks, closures, io, timed, tail]
     }
 
     pub(crate) fn polls(&self) -> u64 {
         self.polls.get()
     }
 
-    /// Copies the figures that are counted in cells to the gauges: once per turn and at the end, so
-    /// that counting is one instruction.
+    /// Copies the figures that are counted in cells to the gauges: once per turn, after its polls, and at the
+    /// end, so that counting is one instruction.
     pub(crate) fn publish(&self) {
         self.shared.gauges.polls.set(self.polls.get());
         self.shared
             .gauges
             .woken_here
             .set(run_queue::with(|queue| queue.woken));
+        if self.observer.is_on() {
+            self.publish_turn();
+        }
+    }
+
+    /// Publishes what the loop alone knows, for a dump, and notes the end of the turn's polls.
+    #[cold]
+    #[inline(never)]
+    fn publish_turn(&self) {
+        if let Some(tracker) = &self.shared.tracker {
+            tracker.publish(Turn {
+                queued: self.lengths(),
+                timers: self.timers.len(),
+                next_deadline: self.timers.next_deadline(),
+            });
+        }
+        self.observer.end_turn();
     }
 
     /// Notes that a task is dropped that was never polled.
@@ -752,7 +848,7 @@ impl Drop for Local {
     /// Cancels what is left if the loop did not come to its end: it was dropped while the thread-locals of
     /// its thread are destroyed, and no loop can run there any more. Handles resolve all the same.
     fn drop(&mut self) {
-        if self.shared.is_sealed() {
+        if self.shared.is_sealed() || self.is_left.get() {
             return;
         }
         let outer = run_queue::replace(self.away.take());
@@ -772,6 +868,21 @@ impl Drop for Local {
             }
         }
         run_queue::replace(outer);
+        // Its tasks have ended where the loop could not be found any more.
+        if let Some(tracker) = &self.shared.tracker {
+            tracker.clear();
+        }
+    }
+}
+
+impl Queues for Local {
+    /// How many tasks are in each queue; closures count until their run is worked off.
+    fn lengths(&self) -> Lengths {
+        Local::lengths(self)
+    }
+
+    fn is_armed(&self, key: queue::TimerKey) -> bool {
+        self.timers.is_armed(key)
     }
 }
 

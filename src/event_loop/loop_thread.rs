@@ -15,7 +15,8 @@ use crate::this_thread;
 
 /// The work of a loop's thread, to be run by a [`thread_factory`](crate::Builder::thread_factory).
 ///
-/// Calling [`run`](LoopThread::run) turns the calling thread into the loop until the loop ends.
+/// Calling [`run`](LoopThread::run) turns the calling thread into the loop until the loop ends. A loop of an
+/// [elastic](crate::Builder::elastic) group may end its thread earlier, and ask the factory for another one.
 /// Dropping it without running it is a failed start: the submission that caused it is rejected with
 /// [`ThreadStart`](crate::RejectReason::ThreadStart), and the next one tries again.
 ///
@@ -68,7 +69,7 @@ impl LoopThread {
             Ok(handle) => {
                 *filling = Some(handle);
                 // The system has created the thread; it will call `run`.
-                shared.begun();
+                shared.will_begin();
                 Ok(())
             }
             Err(error) => {
@@ -120,7 +121,7 @@ impl LoopThread {
         self.parts().shared.config.thread_stack_size
     }
 
-    /// Turns this thread into the loop, and returns when the loop has ended.
+    /// Turns this thread into the loop, and returns when the loop has ended, or is parked.
     ///
     /// On a thread that is already a loop, or whose thread-locals are being destroyed, this is a failed
     /// start, as if it were dropped.

@@ -9,7 +9,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::event_loop::run::drive;
+use crate::event_loop::local::Local;
+use crate::event_loop::run::{Exit, drive};
 use crate::event_loop::shared::{LoopParts, Shared};
 use crate::event_loop::terms::ShutdownRequest;
 use crate::event_loop::{budget, context};
@@ -31,31 +32,32 @@ pub(crate) enum Main<T> {
 pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output> {
     let mut outcome = Main::Ended(None);
     let shared = Arc::clone(&parts.shared);
-    drive(parts, |runner| {
+    let parked = drive(parts, |runner| {
         let woken = Arc::new(AtomicBool::new(true));
         let waker = main_waker(&shared, &woken);
         let mut future = Box::pin(future);
         let ending = loop {
             // Acquire pairs with the Release in `main_waker`.
             if woken.swap(false, Ordering::Acquire) {
-                match poll_main(future.as_mut(), &waker) {
+                runner.forget_reading();
+                match poll_main(runner.local(), future.as_mut(), &waker) {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(value)) => {
                         outcome = Main::Done(value);
-                        break (EndCause::Now, None);
+                        break Exit::End(EndCause::Now, None);
                     }
                     Err(payload) => {
                         outcome = Main::Panicked(payload);
-                        break (EndCause::Now, None);
+                        break Exit::End(EndCause::Now, None);
                     }
                 }
             }
             match runner.turn(|| !woken.load(Ordering::Acquire)) {
                 Ok(None) => {}
-                Ok(Some(cause)) => break (cause, None),
+                Ok(Some(cause)) => break Exit::End(cause, None),
                 Err(error) => {
                     outcome = Main::Ended(Some(io::Error::new(error.kind(), error.to_string())));
-                    break (EndCause::Failed, Some(error));
+                    break Exit::End(EndCause::Failed, Some(error));
                 }
             }
         };
@@ -64,17 +66,20 @@ pub(crate) fn run_main<F: Future>(parts: LoopParts, future: F) -> Main<F::Output
         shared.request(ShutdownRequest::Now);
         ending
     });
+    debug_assert!(parked.is_none(), "a main future keeps its loop");
     outcome
 }
 
 /// Polls a main future, which is no task, on its loop; a panic ends here.
 pub(crate) fn poll_main<F: Future>(
+    local: &Local,
     future: Pin<&mut F>,
     waker: &Waker,
 ) -> Result<Poll<F::Output>, Payload> {
     budget::reset();
     this_thread::note_own_waker(waker);
     this_thread::set_no_task();
+    let _observed = local.observer.begin_main();
     let polled = contain(|| future.poll(&mut Context::from_waker(waker)));
     this_thread::forget_own_waker();
     polled

@@ -31,6 +31,8 @@ struct Numbers {
     /// Numbers up to this one were given out.
     used: u32,
     free: Vec<u32>,
+    /// How many were ever given out, those that were used again included.
+    given: u64,
 }
 
 impl<T> Numbered<T> {
@@ -40,6 +42,7 @@ impl<T> Numbered<T> {
             numbers: plain::Mutex::new(Numbers {
                 used: 0,
                 free: Vec::new(),
+                given: 0,
             }),
         }
     }
@@ -51,8 +54,10 @@ impl<T> Numbered<T> {
             numbers.used += 1; // zero is none
             numbers.used
         });
+        numbers.given += 1;
         Number {
             number,
+            serial: numbers.given,
             released: AtomicBool::new(false),
             of: self,
         }
@@ -76,6 +81,7 @@ impl<T> Numbered<T> {
 /// A number, until it is dropped.
 pub(crate) struct Number<T: 'static> {
     number: u32,
+    serial: u64,
     /// Nothing names the owner by it any more: it may be used again.
     released: AtomicBool,
     of: &'static Numbered<T>,
@@ -84,6 +90,11 @@ pub(crate) struct Number<T: 'static> {
 impl<T> Number<T> {
     pub(crate) fn get(&self) -> u32 {
         self.number
+    }
+
+    /// A number that no owner has had before, for what outlives this one.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// Has the number lead to its owner.

@@ -1,8 +1,10 @@
 //! How a loop waits when it has nothing to do.
 //!
-//! - While a task is queued it polls the driver without waiting.
+//! - While a task is queued, or the inbox has mail, it polls the driver without waiting.
 //! - It sleeps in its driver and nowhere else; `sleeping` is set under the inbox lock, where producers
 //!   check it.
+//! - What it waits for is no work: [`Pulse`](crate::metrics::pulse::Pulse) is told when a wait begins and
+//!   ends, with readings of the clock that the turns before and after use as well.
 //! - An idle loop that is about to wake tasks notifies its group first that it is busy.
 
 use std::io;
@@ -28,18 +30,33 @@ impl Runner {
         if local.queued() > 0 || !may_sleep() {
             return self.poll_now();
         }
+        // Looked at without the lock first: while items flow, producers want it as well.
+        if shared.inbox.has_mail() {
+            if let WaitStrategy::SpinThenPark(spin) = shared.config.wait_strategy {
+                if self.spin_policy.should_spin() {
+                    self.spin_policy.spun(spin, true); // it would find the mail at once
+                }
+            }
+            self.flow.pause();
+            return self.poll_now();
+        }
         match shared.config.wait_strategy {
             WaitStrategy::SpinThenPark(spin) if self.spin_policy.should_spin() => {
                 let found_work = self.spin(spin, until)?;
                 self.spin_policy.spun(spin, found_work);
                 if found_work {
+                    shared.pulse.wake(self.read().tick);
                     return Ok(());
                 }
                 // The time spent spinning must not be added to the wait.
+                self.forget_reading();
                 until = until.map(|until| until.read_again());
             }
             WaitStrategy::Park | WaitStrategy::SpinThenPark(_) => {}
             WaitStrategy::Busy => {
+                let polls = local.polls();
+                let worked = std::mem::replace(&mut self.rested_polls, polls) != polls;
+                shared.pulse.turned(self.read().tick, worked);
                 std::hint::spin_loop();
                 return self.poll_now();
             }
@@ -47,6 +64,9 @@ impl Runner {
         local.shrink();
         self.mail.shrink(KEPT_CAPACITY);
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
+            if let WaitStrategy::SpinThenPark(_) = shared.config.wait_strategy {
+                shared.pulse.wake(self.read().tick);
+            }
             return self.poll_now();
         }
         self.wait(until)
@@ -54,9 +74,33 @@ impl Runner {
 
     /// Waits in the driver, asleep, and is awake afterwards.
     pub(crate) fn wait(&mut self, until: Option<WaitUntil>) -> io::Result<()> {
+        match self.local.observer.is_on() {
+            true => self.wait_observed(until),
+            false => self.wait_as::<false>(until),
+        }
+    }
+
+    #[cold]
+    fn wait_observed(&mut self, until: Option<WaitUntil>) -> io::Result<()> {
+        self.wait_as::<true>(until)
+    }
+
+    /// Two functions rather than two more branches: most loops are not observed.
+    #[inline(always)]
+    fn wait_as<const OBSERVED: bool>(&mut self, until: Option<WaitUntil>) -> io::Result<()> {
         let shared = &self.local.shared;
         shared.gauges.parks.add(1);
+        let asleep = self.recent();
+        shared.pulse.sleep(asleep.tick);
+        if OBSERVED {
+            self.local.observer.park(asleep.now);
+        }
         let result = self.driver.wait(&shared.port, until, &mut self.due);
+        let awake = self.read();
+        shared.pulse.wake(awake.tick);
+        if OBSERVED {
+            self.local.observer.unpark(awake.now);
+        }
         shared.inbox.awake();
         self.wake_ready();
         result
@@ -81,6 +125,8 @@ impl Runner {
     /// passed.
     fn spin(&mut self, spin: Duration, until: Option<WaitUntil>) -> io::Result<bool> {
         let start = sync::now();
+        let pulse = &self.local.shared.pulse;
+        pulse.sleep(pulse.tick(start));
         loop {
             for _ in 0..16 {
                 if self.local.shared.inbox.has_mail() {
@@ -110,7 +156,19 @@ impl Runner {
         }
         self.local.shrink();
         self.mail.shrink(KEPT_CAPACITY);
-        self.local.shared.inbox.try_sleep(deadline)
+        self.try_sleep(deadline)
+    }
+
+    /// Sets the loop asleep, but does not wait; `false` if its inbox has mail.
+    pub(crate) fn try_sleep(&self, deadline: Option<Instant>) -> bool {
+        let shared = &self.local.shared;
+        let asleep = shared.inbox.try_sleep(deadline);
+        if asleep {
+            let asleep = self.read();
+            shared.pulse.sleep(asleep.tick);
+            self.local.observer.park(asleep.now);
+        }
+        asleep
     }
 
     /// The descriptor of the selector, if there is one.
@@ -126,6 +184,9 @@ impl Runner {
     /// Ends the sleep of a loop that is driven by hand.
     pub(crate) fn end_sleep(&mut self) {
         self.local.shared.inbox.awake();
+        let awake = self.read();
+        self.local.shared.pulse.wake(awake.tick);
+        self.local.observer.unpark(awake.now);
         self.driver.forget_ring();
     }
 }

@@ -20,12 +20,14 @@
 //! - The reactor is polled once per turn, not once per task.
 //! - The clock is read once per turn while there are timers or a shutdown, and as often as the [`Pace`]
 //!   demands: after up to 64 tasks if no deadline is near. A short turn without timers, shutdown and I/O does
-//!   not read it.
+//!   not read it. A [`Reading`] is good until something runs: that of the end of a wait, or of the I/O tasks,
+//!   serves what follows.
 //! - The loop sleeps only if its queues and its inbox are empty; `sleeping` is set under the inbox lock.
 //! - Whatever ends the turns (terms, failure, a panic), [`Runner::end`] runs after them.
 //! - A test loop drives the same [`Runner`] by hand: `work` without `rest`, with a clock that it advances.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::task::Waker;
@@ -35,13 +37,15 @@ use crate::clock::earlier;
 use crate::config::CloseChannels;
 use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::ending::Ending;
+use crate::event_loop::flow::Flow;
 use crate::event_loop::inbox::Batch;
 use crate::event_loop::lifecycle;
 use crate::event_loop::local::{Local, QueueKind};
 use crate::event_loop::pace::{BATCH, Pace, SLICE};
-use crate::event_loop::shared::{LoopParts, Mail};
-use crate::event_loop::shutdown::{self, Outlook, ShuttingDown};
+use crate::event_loop::shared::{LoopParts, Mail, Shared};
+use crate::event_loop::shutdown::{self, LastRun, Outlook, ShuttingDown};
 use crate::event_loop::spin::SpinPolicy;
+use crate::metrics::pulse::Tick;
 use crate::panic::PanicSite;
 use crate::reactor::{Driver, WaitUntil};
 use crate::report::EndCause;
@@ -49,39 +53,46 @@ use crate::sync::Arc;
 use crate::this_thread;
 use crate::trace;
 use crate::unwind::{contain, contain_drop, discard, message};
+use crate::watchdog::{self, WatchGuard};
 
 /// The most tasks of a turn without I/O.
 const SLICE_TASKS: u32 = 1024;
-/// The longest slice for other tasks in a turn with I/O, however long the I/O took.
-const LONGEST_SLICE: Duration = Duration::from_millis(10);
+/// The longest slice for other tasks in a turn with I/O, however long the I/O took: in nanoseconds.
+const LONGEST_SLICE: u64 = 10_000_000;
 /// The most timers that fire at a time.
 const MAX_TIMERS: usize = 1024;
 
-/// Runs the loop on the calling thread until it ends.
-pub(crate) fn run_loop(parts: LoopParts) {
+/// What ends the turns of a loop on a thread.
+pub(super) enum Exit {
+    /// The loop ends: why, and the error if it has failed.
+    End(EndCause, Option<io::Error>),
+    /// The loop is not needed, and may be parked.
+    Park,
+}
+
+/// Runs the loop on the calling thread until it ends or parks.
+pub(crate) fn run_loop(mut parts: LoopParts) {
     let shared = Arc::clone(&parts.shared);
     let pin = shared.config.pin_thread.as_ref();
     // Before the loop allocates anything, so that its memory is near its core.
-    let pinned = pin.map_or(Ok(()), |pin| pin(shared.index));
-    drive(parts, |runner| {
-        if let Err(error) = pinned {
-            return (EndCause::Failed, Some(error));
+    let mut pinned = pin.map_or(Ok(()), |pin| pin(shared.index));
+    loop {
+        let pinned = std::mem::replace(&mut pinned, Ok(()));
+        let left = drive(parts, |runner| match pinned {
+            Ok(()) => runner.run(),
+            Err(error) => Exit::End(EndCause::Failed, Some(error)),
+        });
+        match left.map(Shared::park) {
+            None | Some(Ok(())) => return,
+            // Something has arrived meanwhile.
+            Some(Err(back)) => parts = back,
         }
-        loop {
-            match runner.turn(|| true) {
-                Ok(None) => {}
-                Ok(Some(cause)) => return (cause, None),
-                Err(error) => return (EndCause::Failed, Some(error)),
-            }
-        }
-    });
+    }
 }
 
-/// Sets a loop up, runs `body` to drive it, and takes it down, whatever `body` does.
-pub(super) fn drive(
-    parts: LoopParts,
-    body: impl FnOnce(&mut Runner) -> (EndCause, Option<io::Error>),
-) {
+/// Sets a loop up, runs `body` to drive it, and takes it down, whatever `body` does; returns the parts of a
+/// loop that may be parked.
+pub(super) fn drive(parts: LoopParts, body: impl FnOnce(&mut Runner) -> Exit) -> Option<LoopParts> {
     let mut runner = Runner::new(parts);
     let entered = context::enter_loop(&runner.local)
         .expect("the caller has checked that this thread is no loop");
@@ -89,7 +100,8 @@ pub(super) fn drive(
     let shared = &runner.local.shared;
     let guard = shared.parent.thread_started(shared);
     let (cause, error) = match contain(|| body(&mut runner)) {
-        Ok(ending) => ending,
+        Ok(Exit::End(cause, error)) => (cause, error),
+        Ok(Exit::Park) => return Some(runner.leave(guard, entered)),
         Err(payload) => {
             let error = io::Error::other(format!("event loop panicked: {}", message(&*payload)));
             discard(payload);
@@ -97,6 +109,7 @@ pub(super) fn drive(
         }
     };
     runner.end(cause, error, guard, entered);
+    None
 }
 
 /// A running loop; loop thread only.
@@ -108,6 +121,8 @@ pub(crate) struct Runner {
     pub(super) due: Vec<Waker>,
     /// Whether it spins before it sleeps, if its wait strategy is to spin.
     pub(super) spin_policy: SpinPolicy,
+    /// Whether it pauses before it collects the inbox again.
+    pub(super) flow: Flow,
     mode: Mode,
     /// Timers have just fired, and do not cut tasks off before this instant.
     not_before: Option<Instant>,
@@ -115,7 +130,26 @@ pub(crate) struct Runner {
     step: u32,
     /// The most tasks of a turn without I/O.
     slice_tasks: u32,
+    /// The last reading of the clock that was kept, and how many polls there were before it.
+    reading: Cell<Reading>,
+    polls_before: Cell<u64>,
+    /// Keeps the loop watched, if its group has a watchdog.
+    _watched: Option<WatchGuard>,
+    /// How many polls there were when the loop last had nothing to do; kept by loops that never sleep.
+    pub(super) rested_polls: u64,
+    /// When the loop parks if nothing happens until then, and how many polls there were before.
+    parks_at: Option<(Instant, u64)>,
 }
+
+/// A reading of the clock; and the same for the pulse, which is dear to compute.
+#[derive(Clone, Copy)]
+pub(super) struct Reading {
+    pub(super) now: Instant,
+    pub(super) tick: Tick,
+}
+
+/// Instead of a number of polls: the reading is out of date.
+const OUT_OF_DATE: u64 = u64::MAX;
 
 /// What the loop does, as its own thread sees it.
 enum Mode {
@@ -134,16 +168,25 @@ pub(crate) enum Next {
 
 impl Runner {
     pub(crate) fn new(parts: LoopParts) -> Runner {
+        let watched = parts.shared.beacon.as_ref().map(watchdog::watch);
+        let reading = Reading::new(&parts.shared);
+        parts.shared.pulse.wake(reading.tick);
         Runner {
+            _watched: watched,
             local: Rc::new(Local::new(parts.shared, parts.group)),
             driver: parts.driver,
             mail: Batch::new(),
             due: Vec::new(),
             spin_policy: SpinPolicy::default(),
+            flow: Flow::default(),
             mode: Mode::Working,
             not_before: None,
             step: BATCH,
             slice_tasks: SLICE_TASKS,
+            reading: Cell::new(reading),
+            polls_before: Cell::new(OUT_OF_DATE),
+            rested_polls: 0,
+            parks_at: None,
         }
     }
 
@@ -154,6 +197,64 @@ impl Runner {
     /// Limits the tasks of a turn without I/O, for shorter turns.
     pub(crate) fn set_slice_tasks(&mut self, tasks: u32) {
         self.slice_tasks = tasks;
+    }
+
+    /// Runs turns until the loop ends, or may park.
+    fn run(&mut self) -> Exit {
+        loop {
+            let rested = match self.work() {
+                Next::End(cause) => return Exit::End(cause, None),
+                Next::Rest(until) => match self.until_park(until) {
+                    Some(until) => self.rest(until, || true),
+                    None => return Exit::Park,
+                },
+            };
+            if let Err(error) = rested {
+                return Exit::End(EndCause::Failed, Some(error));
+            }
+        }
+    }
+
+    /// Until when the loop rests; `None` if it has been empty for so long that it parks.
+    #[inline]
+    fn until_park(&mut self, until: Option<WaitUntil>) -> Option<Option<WaitUntil>> {
+        match self.local.shared.config.patience {
+            Some(patience) if self.local.shared.is_set_aside() => self.park_after(patience, until),
+            _ => Some(until),
+        }
+    }
+
+    #[cold]
+    fn park_after(
+        &mut self,
+        patience: Duration,
+        until: Option<WaitUntil>,
+    ) -> Option<Option<WaitUntil>> {
+        if !self.local.may_leave_thread() {
+            self.parks_at = None;
+            return Some(until);
+        }
+        let (now, polls) = (self.now(), self.local.polls());
+        let at = match self.parks_at {
+            Some((at, before)) if before == polls => at,
+            // An instant beyond the range of the clock never comes.
+            _ => match now.checked_add(patience) {
+                Some(at) => at,
+                None => return Some(until),
+            },
+        };
+        self.parks_at = Some((at, polls));
+        if now >= at {
+            if self.local.leave_nothing() {
+                return None;
+            }
+            // A destructor has given the loop something to do: another turn, at once.
+            self.parks_at = None;
+            self.forget_reading();
+            return Some(Some(WaitUntil { deadline: now, now }));
+        }
+        let deadline = until.map_or(at, |until| until.deadline.min(at));
+        Some(Some(WaitUntil { deadline, now }))
     }
 
     /// Runs one turn; returns `Some` if it was the last. `may_sleep` is called just before the loop sleeps.
@@ -167,7 +268,11 @@ impl Runner {
     /// The work of a turn: everything but the wait.
     pub(crate) fn work(&mut self) -> Next {
         self.collect();
-        let mut pace = self.pace();
+        let mut pace = Pace::new(self.local.timers.watch(), self.not_before, self.step);
+        pace.shown = self.local.shared.place.shown.get();
+        if !lifecycle::is_plain(pace.shown) {
+            self.update_shutdown(&mut pace);
+        }
         // Closures scheduled by other threads arm their timers here, ahead of the queue.
         self.run_queue(QueueKind::Timed, &mut pace);
         let io_time = self.run_io_tasks(&mut pace);
@@ -181,26 +286,49 @@ impl Runner {
         if pace.is_due() {
             now = self.run_timers(&mut pace);
         } else if ran > 0 {
-            now = now.map(|_| self.now());
+            now = now.map(|_| self.read().now);
         }
         self.step = pace.step();
         self.local.publish();
         self.local.settle_requests();
         let mut deadline = self.local.timers.next_deadline();
-        if self.local.shared.state().is_shutting_down() {
+        if lifecycle::is_shutting_down(self.local.shared.place.shown.get()) {
             match self.shut_down(now) {
                 Outlook::End(cause) => return Next::End(cause),
                 Outlook::Wait(until) => deadline = earlier(deadline, until),
             }
+        } else if self.local.shared.config.patience.is_some() {
+            deadline = earlier(deadline, self.scale(now));
         }
         Next::Rest(deadline.map(|deadline| WaitUntil {
             deadline,
-            now: now.unwrap_or_else(|| self.now()),
+            now: now.unwrap_or_else(|| self.recent().now),
         }))
     }
 
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         self.local.shared.config.clock.now()
+    }
+
+    /// Reads the clock, and keeps the reading: it is good until something runs.
+    pub(super) fn read(&self) -> Reading {
+        let reading = Reading::new(&self.local.shared);
+        self.reading.set(reading);
+        self.polls_before.set(self.local.polls());
+        reading
+    }
+
+    /// Notes that something has run that is no task: the reading is out of date.
+    pub(crate) fn forget_reading(&self) {
+        self.polls_before.set(OUT_OF_DATE);
+    }
+
+    /// The reading that was kept if nothing has run since, else a new one.
+    pub(super) fn recent(&self) -> Reading {
+        match self.polls_before.get() == self.local.polls() {
+            true => self.reading.get(),
+            false => self.read(),
+        }
     }
 
     /// Collects the inbox. An idle loop notifies its group first that it is busy.
@@ -211,33 +339,32 @@ impl Runner {
             }
             mode.note_busy(&self.local.shared);
         }
+        let mut collected = 0;
         if self.local.shared.inbox.has_mail() {
-            self.local.collect(&mut self.mail);
+            self.forget_reading(); // messages may drop values of users
+            collected = self.local.collect(&mut self.mail);
         }
-        if lifecycle::has_requests(self.local.shared.inbox.shown()) {
-            self.local.take_requests();
+        self.flow.collected(collected);
+        if lifecycle::has_requests(self.local.shared.place.shown.get()) {
+            self.take_requests();
         }
     }
 
-    /// The pace of this turn.
-    fn pace(&self) -> Pace {
-        let mut pace = Pace::new(self.local.timers.watch(), self.not_before, self.step);
-        pace.shown = self.local.shared.inbox.shown();
-        if !lifecycle::is_plain(pace.shown) {
-            self.update_shutdown(&mut pace);
-        }
-        pace
+    /// Does what handles ask of tasks, which may drop some.
+    fn take_requests(&self) {
+        self.local.take_requests();
+        self.forget_reading();
     }
 
     /// Serves requests, and updates the pace with the shutdown: its deadline, or a slice if the end is
     /// decided.
     fn update_shutdown(&self, pace: &mut Pace) {
         let shared = &self.local.shared;
-        if lifecycle::has_requests(shared.inbox.shown()) {
-            self.local.take_requests();
+        if lifecycle::has_requests(shared.place.shown.get()) {
+            self.take_requests();
         }
-        pace.shown = shared.inbox.shown();
-        if !lifecycle::state_of(pace.shown).is_shutting_down() {
+        pace.shown = shared.place.shown.get();
+        if !lifecycle::is_shutting_down(pace.shown) {
             return;
         }
         let guard = shared.inbox.lock();
@@ -260,7 +387,7 @@ impl Runner {
         if timers.has_earlier_deadline() {
             pace.set_timer(timers.watch());
         }
-        if self.local.shared.inbox.shown() != pace.shown {
+        if self.local.shared.place.shown.get() != pace.shown {
             self.update_shutdown(pace);
         }
         let now = self.now();
@@ -285,7 +412,7 @@ impl Runner {
         self.local.timers.set_stride(pace.stride());
         for ran in 1..=queued {
             if let Some(runnable) = self.local.next_of(kind) {
-                self.local.run_one(runnable);
+                self.local.run_one(runnable, kind.into());
             }
             if self.must_read_clock(pace) {
                 self.read_clock(pace);
@@ -298,20 +425,20 @@ impl Runner {
         queued
     }
 
-    /// Runs the tasks woken by readiness; returns how long that took, if there were any.
-    fn run_io_tasks(&self, pace: &mut Pace) -> Option<Duration> {
+    /// Runs the tasks woken by readiness; returns how many nanoseconds that took, if there were any.
+    fn run_io_tasks(&self, pace: &mut Pace) -> Option<u64> {
         if self.local.queued_of(QueueKind::Io) == 0 {
             return None;
         }
-        let start = self.now();
-        pace.update(start);
+        let start = self.recent();
+        pace.update(start.now);
         self.run_queue(QueueKind::Io, pace);
-        Some(self.now().saturating_duration_since(start))
+        Some(self.read().tick.since(start.tick))
     }
 
     /// Runs other queued tasks for their share of the turn.
-    fn run_tasks(&self, io_time: Option<Duration>, pace: &mut Pace) {
-        let ratio = self.local.shared.config.io_ratio;
+    fn run_tasks(&self, io_time: Option<u64>, pace: &mut Pace) {
+        let ratio = u64::from(self.local.shared.config.io_ratio);
         let (limit, slice) = match io_time {
             // With a ratio of 100, all tasks that are queued now, and none that are queued meanwhile.
             Some(_) if ratio >= 100 => (to_u32(self.local.queued()).max(1), None),
@@ -319,7 +446,7 @@ impl Runner {
                 let share = io_time.saturating_mul(100 - ratio) / ratio;
                 (u32::MAX, Some(share.min(LONGEST_SLICE)))
             }
-            None => (self.slice_tasks, Some(SLICE)),
+            None => (self.slice_tasks, Some(SLICE.as_nanos() as u64)),
         };
         if pace.is_over() {
             return;
@@ -335,7 +462,7 @@ impl Runner {
             // Far from a deadline the first batch needs no reading: most turns never read the clock here.
             let now = self.read_clock(pace);
             let start = *start.get_or_insert(now);
-            let over = |slice| now.saturating_duration_since(start) >= slice;
+            let over = |slice| now.saturating_duration_since(start) >= Duration::from_nanos(slice);
             if pace.is_due() || slice.is_some_and(over) {
                 return;
             }
@@ -370,10 +497,11 @@ impl Runner {
         let timers = !self.local.timers.is_empty();
         // Tasks woken by earlier timers may be left, although no timer is armed any more.
         let woken = self.local.queued_of(QueueKind::Timed) > 0;
-        if !timers && !woken && !self.local.shared.state().is_shutting_down() {
+        let shown = self.local.shared.place.shown.get();
+        if !timers && !woken && !lifecycle::is_shutting_down(shown) {
             return None;
         }
-        let now = self.now();
+        let now = self.recent().now;
         if timers {
             self.local
                 .timers
@@ -388,7 +516,7 @@ impl Runner {
         if self.run_queue(QueueKind::Timed, pace) == 0 {
             return Some(now);
         }
-        let end = self.now();
+        let end = self.read().now;
         self.not_before = end.checked_add(SLICE);
         pace.set_not_before(self.not_before);
         pace.update(end);
@@ -422,9 +550,68 @@ impl Runner {
         }
     }
 
+    /// Has the group look whether it needs more loops, or fewer.
+    #[cold]
+    fn scale(&self, now: Option<Instant>) -> Option<Instant> {
+        let now = now.unwrap_or_else(|| self.now());
+        self.local.shared.parent.scale(now)
+    }
+
+    /// Leaves the loop, which is empty, so that it can be parked; returns what its next thread needs.
+    fn leave(self, guard: Option<Box<dyn Any>>, entered: LoopGuard) -> LoopParts {
+        let Runner { local, driver, .. } = self;
+        let shared = Arc::clone(&local.shared);
+        let group = Arc::clone(&local.group);
+        local.publish();
+        local.is_left.set(true);
+        drop(entered);
+        // No longer as the loop: what a subscriber and the guard submit is in the inbox, and not on this
+        // thread. But they must not wait for it here.
+        let leaving = this_thread::end_loop(shared.index);
+        trace::parked(shared.index);
+        shared.panics.drop(PanicSite::ThreadHook, None, guard);
+        drop(leaving);
+        local.timers.home().deregister();
+        shared.panics.wake_all(local.timers.clear());
+        if let Err(payload) = contain_drop(local) {
+            discard(payload);
+        }
+        shared.pulse.sleep(Reading::new(&shared).tick);
+        LoopParts {
+            shared,
+            group,
+            driver,
+        }
+    }
+
     /// Takes the loop down, in its context, and announces its end as the last step.
     pub(crate) fn end(
         self,
+        cause: EndCause,
+        error: Option<io::Error>,
+        guard: Option<Box<dyn Any>>,
+        entered: LoopGuard,
+    ) {
+        self.end_with(LastRun::Yes, cause, error, guard, entered);
+    }
+
+    /// Ends the loop as the end of its process would: nothing of the user's runs any more but destructors.
+    pub(crate) fn kill(self, entered: LoopGuard) {
+        let hooks = self
+            .local
+            .shared
+            .inbox
+            .lock()
+            .edit(|life| life.hooks.take_all());
+        for hook in hooks {
+            self.local.shared.drop_hook(hook);
+        }
+        self.end_with(LastRun::No, EndCause::Now, None, None, entered);
+    }
+
+    fn end_with(
+        self,
+        last_run: LastRun,
         cause: EndCause,
         error: Option<io::Error>,
         guard: Option<Box<dyn Any>>,
@@ -437,7 +624,7 @@ impl Runner {
             ..
         } = self;
         let _ending = this_thread::end_loop(local.shared.index);
-        let cause = shutdown::take_down(&local, &mut driver, &mut mail, cause);
+        let cause = shutdown::take_down(&local, &mut driver, &mut mail, cause, last_run);
         let left = local.leftovers.borrow_mut().take();
         let shared = Arc::clone(&local.shared);
         shared.panics.drop(PanicSite::ThreadHook, None, guard);
@@ -452,6 +639,7 @@ impl Runner {
         }
         drop(driver);
         shared.panics.wake_all(shared.port.close());
+        shared.pulse.sleep(Reading::new(&shared).tick);
         let terms = shared.inbox.lock().gate().terms();
         shared.terminate(Ending {
             started: true,
@@ -460,6 +648,15 @@ impl Runner {
             terms,
             left,
         });
+    }
+}
+
+impl Reading {
+    #[inline]
+    fn new(shared: &Shared) -> Reading {
+        let now = shared.config.clock.now();
+        let tick = shared.pulse.tick(now);
+        Reading { now, tick }
     }
 }
 

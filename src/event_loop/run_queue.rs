@@ -162,6 +162,15 @@ impl<T> RunQueue<T> {
         self.front.len() + self.back.len() + self.closures
     }
 
+    /// How many tasks there are, and how many closures: those of the run that is worked off count until it
+    /// is put back.
+    pub(crate) fn lengths(&self) -> (usize, usize) {
+        (
+            self.front.len() + self.back.len(),
+            self.closures + self.taken,
+        )
+    }
+
     /// How many tasks and closures come before one that is queued now, at most: also those of the run that is
     /// worked off.
     pub(crate) fn ahead(&self) -> usize {

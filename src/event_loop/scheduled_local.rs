@@ -192,14 +192,8 @@ impl EventLoop {
         if !self.in_event_loop() {
             return self.refuse(RejectReason::NotOnLoop, future, location);
         }
-        let (runnable, task) = task::new_local(shared.number.get(), future, location);
-        match shared.enqueue_made(runnable, lane, Urgency::Now) {
-            Ok(()) => JoinHandle::new(task),
-            Err(reason) => {
-                shared.note_refusal(reason, location);
-                JoinHandle::refused(reason)
-            }
-        }
+        let made = task::new_local_listed(shared, future, location);
+        JoinHandle::queue(shared, made, lane, Urgency::Now, || location)
     }
 
     /// Rejects a future, and drops it here.

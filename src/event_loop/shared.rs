@@ -11,7 +11,9 @@ use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
 use std::io;
+use std::num::NonZeroU32;
 use std::ptr;
+use std::time::Instant;
 
 use mio::Token;
 
@@ -26,20 +28,27 @@ use crate::event_loop::place::PlaceHandle;
 use crate::event_loop::requests::Request;
 use crate::event_loop::runs::Run;
 use crate::event_loop::state::LoopState;
+use crate::event_loop::tracker::Tracker;
 
+use crate::metrics::buckets::Durations;
 use crate::metrics::gauges::Gauges;
+use crate::metrics::pulse::Pulse;
 use crate::panic::PanicReporter;
 use crate::reactor::source::Source;
 use crate::reactor::table::Table;
 use crate::reactor::{self, Driver};
+use crate::recorder::tape::Tape;
 use crate::report::LoopReport;
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, fence, plain, thread};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, Weak, fence, plain, thread,
+};
 use crate::task_id::{AbortTarget, TaskId};
 use crate::termination::{Termination, ThreadSlot};
 use crate::time::queue;
-use crate::time::timers::{Away, TimerHome};
+use crate::time::timers::{Away, HomeId, TimerHome};
 use crate::trace;
 use crate::waiters::EventWaiters;
+use crate::watchdog::beacon::Beacon;
 
 /// A task that is ready to be polled.
 pub(crate) type Runnable = async_task::Runnable<TaskMeta>;
@@ -67,6 +76,14 @@ impl TaskMeta {
         TaskMeta {
             home,
             id: TaskId::next_halves(),
+        }
+    }
+
+    /// The metadata of a task whose id is known already.
+    pub(crate) fn with_id(home: u32, id: TaskId) -> TaskMeta {
+        TaskMeta {
+            home,
+            id: id.to_halves(),
         }
     }
 
@@ -157,8 +174,9 @@ pub(crate) enum Message {
     Make(Box<MakeTask>),
     /// The last handle of a loop-bound value was dropped.
     Unbind(arena::ArenaKey),
-    /// A timer of this loop was dropped or reset on another thread.
-    Timer(queue::TimerKey, Away),
+    /// A timer of this home was dropped or reset on another thread; the loop has another one after it was
+    /// parked.
+    Timer(HomeId, queue::TimerKey, Away),
 }
 
 /// A descriptor that a loop watches, or will watch; see [`io::watched`](crate::io::watched).
@@ -168,6 +186,11 @@ pub(crate) struct Watched {
     /// Set once there is a registration; saves the lock.
     pub(crate) registered: AtomicBool,
     pub(crate) registration: Mutex<Option<Registration>>,
+    /// The number of the socket in its simulated network, and one; `None` for a descriptor of the system.
+    /// (It takes the padding beside `registered`, and so does the next field.)
+    pub(crate) simulated: Option<NonZeroU32>,
+    /// Which simulated network that is.
+    pub(crate) network: u16,
 }
 
 /// Where a descriptor is registered.
@@ -181,6 +204,12 @@ impl Borrow<Source> for Watched {
     fn borrow(&self) -> &Source {
         &self.source
     }
+}
+
+/// Something that is told when the shutdown of a loop begins.
+pub(crate) trait AtShutdown: Send + Sync {
+    /// The shutdown of the loop with this index has begun: called on its thread, with nothing held.
+    fn shutdown_began(&self, index: usize);
 }
 
 /// What a loop asks of its group.
@@ -206,6 +235,15 @@ pub(crate) trait Parent: Send + Sync {
     fn remove_thread(&self, slot: &ThreadSlot);
     /// Notes that a loop was asked to end, or has ended.
     fn note_leaving(&self);
+    /// Notes that a loop is about to be paused: the group has to look which one before it chooses.
+    fn note_paused(&self);
+    /// Notes that a loop is no longer paused; once for each `note_paused`.
+    fn note_resumed(&self);
+    /// Has an elastic group look at its loops, which may all sleep: a user has paused or resumed one of them.
+    fn look_at_load(&self);
+    /// Looks whether the group needs more loops or fewer, if it is elastic and the time has come; returns
+    /// when to look next, if that needs a loop to be awake.
+    fn scale(&self, now: Instant) -> Option<Instant>;
     /// Loop `index` has nothing to do: a drain of the group may be over.
     fn note_idle(&self, index: usize);
     /// Loop `index` is about to take something in.
@@ -226,6 +264,11 @@ pub(crate) struct LoopParts {
     pub(crate) driver: Driver,
 }
 
+/// A user has paused the loop.
+pub(crate) const BY_HAND: u8 = 1;
+/// The load of an elastic group needs fewer loops.
+pub(crate) const BY_LOAD: u8 = 2;
+
 /// All loops of the process, by number.
 pub(crate) static LOOPS: Numbered<Shared> = Numbered::new();
 
@@ -242,8 +285,21 @@ pub(crate) struct Shared {
     /// Submissions that were refused, counted by their threads; outlives the loop in its report.
     pub(crate) rejected: Arc<AtomicU64>,
     pub(crate) gauges: Gauges,
+    pub(crate) pulse: Pulse,
+    /// Only if the group measures time.
+    pub(crate) durations: Option<Durations>,
+    /// Only if the group has a flight recorder.
+    pub(crate) tape: Option<Arc<Tape>>,
+    /// Only if the group has a watchdog.
+    pub(crate) beacon: Option<Arc<Beacon>>,
+    /// Only if the group lists its tasks.
+    pub(crate) tracker: Option<Box<Tracker>>,
+    /// Why the group is to choose other loops, as bits: [`BY_HAND`], [`BY_LOAD`].
+    pub(crate) paused: AtomicU8,
     /// `EventLoop` values in existence, the group's own one included.
     pub(crate) handles: AtomicUsize,
+    /// Told when the shutdown begins; what has ended is dropped when the next one is added. Loop thread.
+    pub(crate) at_shutdown: Mutex<Vec<Weak<dyn AtShutdown>>>,
     /// Futures that wait for the start of the shutdown.
     pub(crate) shutdown_waiters: Mutex<EventWaiters>,
     pub(crate) termination: Arc<Termination>,
@@ -256,23 +312,58 @@ impl Shared {
     /// Returns the public state of the loop.
     #[inline]
     pub(crate) fn state(&self) -> LoopState {
-        lifecycle::state_of(self.inbox.shown())
+        lifecycle::state_of(self.place.shown.get())
     }
 
     /// Whether the loop, which has its thread, accepts new work; the answer on that thread.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        lifecycle::is_open(self.inbox.shown())
+        lifecycle::is_open(self.place.shown.get())
     }
 
     /// Whether every task of the loop has ended.
     pub(crate) fn is_sealed(&self) -> bool {
-        lifecycle::is_sealed(self.inbox.shown())
+        lifecycle::is_sealed(self.place.shown.get())
     }
 
     /// Whether the loop's selector watches no descriptor any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.port.table.as_ref().is_none_or(Table::is_closed)
+    }
+
+    /// Has the group choose other loops, for one more reason: [`BY_HAND`] or [`BY_LOAD`].
+    pub(crate) fn pause(&self, reason: u8) {
+        // Before the flag is set: the group never counts fewer paused loops than there are.
+        self.parent.note_paused();
+        if self.paused.fetch_or(reason, Ordering::AcqRel) != 0 {
+            self.parent.note_resumed();
+        } else {
+            trace::paused(self.index, true);
+        }
+    }
+
+    /// Ends these reasons; without another one, the group chooses this loop again.
+    pub(crate) fn resume(&self, reasons: u8) {
+        let before = self.paused.fetch_and(!reasons, Ordering::AcqRel);
+        if before != 0 && before & !reasons == 0 {
+            self.parent.note_resumed();
+            trace::paused(self.index, false);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether an elastic group has no need of the loop.
+    pub(crate) fn is_set_aside(&self) -> bool {
+        self.paused.load(Ordering::Acquire) & BY_LOAD != 0
+    }
+
+    /// Whether an elastic group has no need of the loop, and nothing else pauses it.
+    pub(crate) fn is_set_aside_only(&self) -> bool {
+        self.paused.load(Ordering::Acquire) == BY_LOAD
     }
 
     /// Counts a submission that was refused.
@@ -291,6 +382,10 @@ impl Shared {
 
     #[inline(never)] // Most submissions find the loop awake.
     fn ring(&self) {
+        if lifecycle::is_parked(self.place.shown.get()) && self.restart() {
+            return;
+        }
+        self.pulse.ring(self.pulse.tick(self.config.clock.now()));
         // The write of a few bytes to an eventfd does not fail; should it, the next producer takes
         // the duty to ring.
         for _ in 0..16 {
@@ -383,8 +478,8 @@ impl Shared {
 }
 
 impl TimerHome for Shared {
-    fn notify(&self, key: queue::TimerKey, away: Away) {
-        self.post(Message::Timer(key, away));
+    fn notify(&self, home: HomeId, key: queue::TimerKey, away: Away) {
+        self.post(Message::Timer(home, key, away));
     }
 }
 

@@ -44,19 +44,27 @@ impl Shared {
     pub(crate) fn request(self: &Arc<Shared>, request: ShutdownRequest) {
         let now = self.config.clock.now();
         self.parent.note_leaving();
-        let (asked, ring) = Shared::ask(&mut self.inbox.lock(), request, now);
+        let (asked, ring) = Shared::ask(&mut self.inbox.lock(), request, now, true);
         // The loop is woken first: wakers of `ShutdownRequested` futures are user code, and may be slow.
         self.ring_if_needed(ring);
         self.follow(asked);
     }
 
-    /// Records a request, under the inbox lock: a loop that is about to sleep must not miss it.
+    /// Records a request, under the inbox lock: a loop that is about to sleep must not miss it. `is_over`
+    /// says whether a drain of the group would be over at once.
     pub(crate) fn ask(
         guard: &mut InboxGuard<'_>,
         request: ShutdownRequest,
         now: Instant,
+        is_over: bool,
     ) -> (Asked, Ring) {
-        let asked = guard.edit(|life| life.request(request, now));
+        let ends_at_once = match request {
+            ShutdownRequest::Now => true,
+            ShutdownRequest::Graceful { quiet, .. } => quiet.is_zero(),
+            ShutdownRequest::Drain { .. } => is_over,
+        };
+        let may_end_parked = ends_at_once && guard.is_empty();
+        let asked = guard.edit(|life| life.request(request, now, may_end_parked));
         let ring = match asked {
             Asked::Decided => Ring::NotNeeded,
             _ => guard.nudge(),
@@ -70,6 +78,10 @@ impl Shared {
         match asked {
             Asked::Unused | Asked::NeedsThread => self.end_unstarted(),
             Asked::Starting => self.watch_start(),
+            Asked::NeedsRestart => {
+                self.watch_start();
+                self.restart();
+            }
             Asked::Running | Asked::Unchanged | Asked::Decided => {}
         }
         self.announce_shutdown();
@@ -256,7 +268,9 @@ fn run_waiting_hooks(local: &Local, start: Instant) -> bool {
 fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     let next = || local.shared.inbox.lock().edit(|life| life.hooks.pop(fence));
     while let Some(Hook { call, location }) = next() {
+        let observed = local.observer.begin_hook(location);
         let result = contain(call);
+        drop(observed);
         // Counted before it is reported: the handler of panics may read the counters.
         local.shared.place.counters.hook_run(result.is_err());
         if let Err(payload) = result {
@@ -271,12 +285,21 @@ fn run_hooks(local: &Local, fence: HookId, is_over: impl Fn() -> bool) -> bool {
     false
 }
 
+/// Whether hooks and tasks run once more when the loop is taken down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastRun {
+    Yes,
+    /// As if the process had ended: destructors run, and nothing else of the user's.
+    No,
+}
+
 /// Takes the loop down, from any phase, until only its report is left to be made; returns the cause.
 pub(crate) fn take_down(
     local: &Rc<Local>,
     driver: &mut Driver,
     mail: &mut Mail,
     cause: EndCause,
+    last_run: LastRun,
 ) -> EndCause {
     let shared = &local.shared;
     // The group may have it as idle, and its hooks and tasks run once more.
@@ -289,11 +312,13 @@ pub(crate) fn take_down(
         decided
     };
     shared.announce_shutdown();
-    trace::shutdown(shared.index, "hooks");
-    run_hooks(local, HookId::END, || false);
-    trace::shutdown(shared.index, "channels");
-    // Channels close while tasks can still run: tasks that wait for one get an error, once.
-    local.close_channels_at_end();
+    if last_run == LastRun::Yes {
+        trace::shutdown(shared.index, "hooks");
+        run_hooks(local, HookId::END, || false);
+        trace::shutdown(shared.index, "channels");
+        // Channels close while tasks can still run: tasks that wait for one get an error, once.
+        local.close_channels_at_end();
+    }
     local.collect(mail);
     local.take_requests();
     if !matches!(cause, EndCause::Timeout | EndCause::Now | EndCause::Failed) {

@@ -12,18 +12,19 @@ use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::closures::Call;
 use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
+use crate::event_loop::enqueue::Admission;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::event_loop::shared::Shared;
 use crate::panic::PanicSite;
 use crate::sync::Arc;
-use crate::task;
 use crate::task::closure::Closure;
 use crate::task::detached::Detached;
 use crate::task::join::JoinHandle;
 use crate::task::lazy::Lazy;
 use crate::task::origin::Origin;
 use crate::task::stand_in::StandIn;
+use crate::task::{self, ListedAhead};
 use crate::unwind::contain;
 
 impl EventLoop {
@@ -62,21 +63,38 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        let shared = self.shared();
+        if !shared.is_plain() {
+            return self.spawn_bounded(future, lane, urgency, origin);
+        }
         let location = origin.location();
+        let made = task::new_send(shared, future, origin);
+        JoinHandle::queue(shared, made, lane, urgency, || location)
+    }
+
+    /// As [`EventLoop::spawn_by`], for a loop that has a bound or lists its tasks.
+    #[cold]
+    #[inline(never)]
+    fn spawn_bounded<F>(
+        &self,
+        future: F,
+        lane: Lane,
+        urgency: Urgency,
+        origin: impl Origin + Send + 'static,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let location = origin.location();
+        let shared = self.shared();
         // What waits unseen still takes a place below the bound: it is not to wait there for long.
-        let urgency = match self.shared().place.counters.limit.is_set() {
+        let urgency = match shared.place.counters.limit.is_reachable() {
             true => Urgency::Now,
             false => urgency,
         };
-        let shared = self.shared();
-        let (runnable, task) = task::new_send(shared, future, origin);
-        match shared.enqueue_made(runnable, lane, urgency) {
-            Ok(()) => JoinHandle::new(task),
-            Err(reason) => {
-                shared.note_refusal(reason, location);
-                JoinHandle::refused(reason)
-            }
-        }
+        let made = task::new_send_listed(shared, future, origin);
+        JoinHandle::queue(shared, made, lane, urgency, || location)
     }
 
     /// Makes a future on this loop and runs it there; it need not be `Send`.
@@ -500,11 +518,46 @@ impl EventLoop {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        if !self.shared().is_plain() {
+            return self.offer_bounded(value, wrap, lane, urgency, origin);
+        }
         let mut value = Some(value);
         let mut handle = None;
         let make = || {
             let future = wrap(value.take().expect("the value is wrapped once"));
             let (runnable, task) = task::new_send(self.shared(), future, origin);
+            handle = Some(JoinHandle::new(task));
+            runnable
+        };
+        match self.shared().enqueue_plain(lane, urgency, make) {
+            Ok(()) => Ok(handle.expect("an accepted task was made")),
+            Err(reason) => {
+                let value = value.expect("a refused value was not wrapped");
+                Err(Rejected::new(value, reason))
+            }
+        }
+    }
+
+    /// As [`EventLoop::offer`], for a loop that has a bound or lists its tasks.
+    #[cold]
+    #[inline(never)]
+    fn offer_bounded<V, F>(
+        &self,
+        value: V,
+        wrap: impl FnOnce(V) -> F,
+        lane: Lane,
+        urgency: Urgency,
+        origin: impl Origin + Send + 'static,
+    ) -> Result<JoinHandle<F::Output>, Rejected<V>>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let mut value = Some(value);
+        let mut handle = None;
+        let make = || {
+            let future = wrap(value.take().expect("the value is wrapped once"));
+            let (runnable, task) = task::new_send_listed(self.shared(), future, origin);
             handle = Some(JoinHandle::new(task));
             runnable
         };
@@ -521,17 +574,26 @@ impl EventLoop {
     ///
     /// The task is a plain local one, smaller than that of `spawn_with`. A refusal is not counted:
     /// another loop may take the closure.
-    pub(crate) fn offer_local<I, F>(&self, init: I, location: Caller) -> Result<(), Rejected<I>>
+    pub(crate) fn offer_local<I, F>(
+        &self,
+        init: I,
+        admission: Admission,
+        location: Caller,
+    ) -> Result<(), Rejected<I>>
     where
         I: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
         let mut init = Some(init);
-        let queued = self.shared().enqueue_local(|| {
+        let queued = self.shared().enqueue_local(admission, || {
             let init = init.take().expect("the closure is sent once");
+            let listed = ListedAhead::new::<Lazy<I, F>>(self.shared(), &location);
             move |home: &Arc<Shared>| {
-                let (runnable, task) =
-                    task::new_local(home.number.get(), Lazy::new(init), location);
+                let (home, future) = (home.number.get(), Lazy::new(init));
+                let (runnable, task) = match listed {
+                    Some(listed) => listed.new_local(home, future, location),
+                    None => task::new_local(home, future, location),
+                };
                 task.detach();
                 runnable
             }

@@ -12,6 +12,7 @@ use crate::event_loop::local::Local;
 use crate::event_loop::state::LoopState;
 use crate::event_loop::terms::{self, ShutdownRequest};
 use crate::group::end::GroupEnd;
+use crate::group::scaler::Scaler;
 use crate::panic::{PanicReporter, PanicSite};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
@@ -28,7 +29,9 @@ pub(crate) struct GroupCore {
     pub(crate) end: Arc<GroupEnd>,
     /// For panics that belong to no loop.
     panics: PanicReporter,
-    /// Round-robin over the remaining loops, if the chooser picks one that is shutting down.
+    /// Only if the group is elastic.
+    pub(crate) scaler: Option<Scaler>,
+    /// Round-robin over the remaining loops, if the chooser picks one that is shutting down or paused.
     pub(crate) remaining: RoundRobin,
 }
 
@@ -59,11 +62,25 @@ impl Keys {
 /// Shared by all user handles of a group: its drop requests the shutdown of the loops.
 pub(crate) struct HandleToken {
     core: Arc<GroupCore>,
+    /// `false` for a handle that only looks.
+    ends_group: bool,
 }
 
 impl HandleToken {
     pub(crate) fn new(core: Arc<GroupCore>) -> HandleToken {
-        HandleToken { core }
+        HandleToken {
+            core,
+            ends_group: true,
+        }
+    }
+
+    /// A token that neither keeps the group from ending nor ends it.
+    #[cfg(feature = "inspect")]
+    pub(crate) fn of_observer(core: Arc<GroupCore>) -> HandleToken {
+        HandleToken {
+            core,
+            ends_group: false,
+        }
     }
 
     pub(crate) fn core(&self) -> &Arc<GroupCore> {
@@ -73,10 +90,12 @@ impl HandleToken {
 
 impl Drop for HandleToken {
     fn drop(&mut self) {
-        self.core.request(ShutdownRequest::Graceful {
-            quiet: Duration::ZERO,
-            timeout: terms::TIMEOUT,
-        });
+        if self.ends_group {
+            self.core.request(ShutdownRequest::Graceful {
+                quiet: Duration::ZERO,
+                timeout: terms::TIMEOUT,
+            });
+        }
     }
 }
 
@@ -94,6 +113,7 @@ impl GroupCore {
         keys: Keys,
         end: Arc<GroupEnd>,
         panics: PanicReporter,
+        scaler: Option<Scaler>,
     ) -> GroupCore {
         GroupCore {
             loops,
@@ -103,6 +123,7 @@ impl GroupCore {
             keys,
             end,
             panics,
+            scaler,
         }
     }
 
@@ -115,7 +136,7 @@ impl GroupCore {
     /// Returns the loop for the next submission.
     pub(crate) fn next(&self) -> &EventLoop {
         let len = self.loops.len();
-        if self.end.some_leaving() {
+        if self.end.some_set_apart() {
             return self.next_of_remaining();
         }
         let index = match &self.chooser {
@@ -125,29 +146,41 @@ impl GroupCore {
         &self.loops[index]
     }
 
-    /// Returns the loop for the next submission when some are shutting down: one that is not, else one that
-    /// accepts, else any.
+    /// Returns the loop for the next submission when some are shutting down or paused: one that is neither,
+    /// else one that is paused, else one that accepts, else any.
     #[cold]
     fn next_of_remaining(&self) -> &EventLoop {
-        let below = |limit: LoopState| -> Vec<&EventLoop> {
-            let loops = self.loops.iter();
-            loops.filter(|one| one.state() < limit).collect()
+        let is_left = |one: &&EventLoop, (limit, paused): (LoopState, bool)| {
+            one.state() < limit && (paused || !one.is_paused())
         };
-        let limits = [LoopState::ShuttingDown, LoopState::Shutdown];
-        let left = limits.into_iter().map(below).find(|left| !left.is_empty());
-        let left = left.unwrap_or_else(|| self.loops.iter().collect());
+        // If all are paused, none is: there has to be a next one.
+        let limits = [
+            (LoopState::ShuttingDown, false),
+            (LoopState::ShuttingDown, true),
+            (LoopState::Shutdown, false),
+            (LoopState::Shutdown, true),
+        ];
+        let left = |limit| self.loops.iter().filter(move |one| is_left(one, limit));
+        let limit = limits
+            .into_iter()
+            .find(|limit| left(*limit).next().is_some());
+        let Some(limit) = limit else {
+            return &self.loops[self.fallback.pick(self.loops.len())];
+        };
         // Exactly round-robin as long as the same loops remain.
         let turns = match &self.chooser {
             None => &self.fallback,
             Some(chooser) => {
                 let chosen = &self.loops[self.ask_chooser(&**chooser) % self.loops.len()];
-                if left.contains(&chosen) {
+                if is_left(&chosen, limit) {
                     return chosen;
                 }
                 &self.remaining
             }
         };
-        left[turns.pick(left.len())]
+        let number = turns.pick(left(limit).count().max(1));
+        // A loop that has left meanwhile may be the last one.
+        left(limit).nth(number).unwrap_or(&self.loops[0])
     }
 
     fn ask_chooser(&self, chooser: &dyn Chooser) -> usize {

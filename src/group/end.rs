@@ -30,7 +30,7 @@ use crate::event_loop::lifecycle::{Asked, Phase};
 use crate::event_loop::shared::{InboxGuard, Shared};
 use crate::event_loop::terms::{DrainScope, EndCondition, ShutdownRequest};
 use crate::report::EndCause;
-use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
+use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::termination::Termination;
 
 /// The end of a group.
@@ -39,10 +39,14 @@ pub(crate) struct GroupEnd {
     loops: OnceLock<Box<[Weak<Shared>]>>,
     /// The last status of every loop.
     tally: Mutex<Tally>,
-    /// Whether a loop was requested to shut down, or has ended: loops are then no longer interchangeable.
-    some_leaving: AtomicBool,
+    /// Unless it is zero, loops are not interchangeable: [`LEAVING`] if one was requested to shut down or has
+    /// ended, and [`PAUSED`] for each one that is paused.
+    set_apart: AtomicUsize,
     pub(crate) termination: Arc<Termination>,
 }
+
+const LEAVING: usize = 1;
+const PAUSED: usize = 2;
 
 type Tally = Box<[LoopStatus]>;
 
@@ -59,7 +63,7 @@ impl GroupEnd {
         GroupEnd {
             loops: OnceLock::new(),
             tally: Mutex::new(vec![LoopStatus::Busy; loops].into()),
-            some_leaving: AtomicBool::new(false),
+            set_apart: AtomicUsize::new(0),
             termination,
         }
     }
@@ -70,15 +74,23 @@ impl GroupEnd {
         debug_assert!(first.is_ok(), "a group is built once");
     }
 
-    /// Whether a loop was requested to shut down, or has ended.
+    /// Whether a loop was requested to shut down, has ended, or is paused.
     #[inline]
-    pub(crate) fn some_leaving(&self) -> bool {
-        // Relaxed: the requesting thread sees its own store; other threads may see it later.
-        self.some_leaving.load(Ordering::Relaxed)
+    pub(crate) fn some_set_apart(&self) -> bool {
+        // Relaxed: the requesting thread sees its own change; other threads may see it later.
+        self.set_apart.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn note_leaving(&self) {
-        self.some_leaving.store(true, Ordering::Relaxed);
+        self.set_apart.fetch_or(LEAVING, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_paused(&self) {
+        self.set_apart.fetch_add(PAUSED, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_resumed(&self) {
+        self.set_apart.fetch_sub(PAUSED, Ordering::Relaxed);
     }
 
     /// Records that loop `index` is idle; the drain may be over.
@@ -104,13 +116,8 @@ impl GroupEnd {
         let _tally = self.tally.lock();
         let loops = self.members();
         let mut guards = lock_all(&loops);
-        // An idle group with a timeout of zero has drained nevertheless. Loops that have not reported yet are
-        // judged by their counters, which do not change while no task is live and none is accepted.
-        let at_rest = |(one, guard): (&Arc<Shared>, &InboxGuard<'_>)| {
-            one.is_at_rest() && guard.is_empty() && guard.gate().hooks.is_at_rest()
-        };
-        let drained = loops.iter().zip(&guards).all(at_rest);
-        let cause = if drained {
+        // An idle group with a timeout of zero has drained nevertheless.
+        let cause = if are_at_rest(&loops, &guards) {
             EndCause::Drained
         } else {
             EndCause::Timeout
@@ -125,19 +132,22 @@ impl GroupEnd {
         self.note_leaving();
         let loops = self.members();
         let mut guards = lock_all(&loops);
+        let is_over = are_at_rest(&loops, &guards);
         let asked: Vec<(Asked, Ring)> = guards
             .iter_mut()
-            .map(|guard| Shared::ask(guard, request, now))
+            .map(|guard| Shared::ask(guard, request, now, is_over))
             .collect();
         drop(guards);
         // The loops are woken first: wakers of `ShutdownRequested` futures are user code, and may be slow.
         for (one, (_, ring)) in loops.iter().zip(&asked) {
             one.ring_if_needed(*ring);
         }
-        // Loops that need a thread for their hooks come last: a factory may run a loop on this thread, and
-        // that loop waits for its siblings.
+        // Loops that need a thread come last: a factory may run a loop on this thread, and that loop waits
+        // for its siblings.
+        let needs_thread =
+            |asked: &Asked| matches!(asked, Asked::NeedsThread | Asked::NeedsRestart);
         let mut asked: Vec<_> = loops.iter().zip(asked).collect();
-        asked.sort_by_key(|(_, (asked, _))| matches!(asked, Asked::NeedsThread));
+        asked.sort_by_key(|(_, (asked, _))| needs_thread(asked));
         for (one, (asked, _)) in asked {
             one.follow(asked);
         }
@@ -174,6 +184,15 @@ impl GroupEnd {
         let loops = self.loops.get().map_or(&[][..], |loops| loops);
         loops.iter().filter_map(Weak::upgrade).collect()
     }
+}
+
+/// Whether nothing is left to do. Loops that have not reported yet are judged by their counters, which do not
+/// change while no task is live and none is accepted.
+fn are_at_rest(loops: &[Arc<Shared>], guards: &[InboxGuard<'_>]) -> bool {
+    let at_rest = |(one, guard): (&Arc<Shared>, &InboxGuard<'_>)| {
+        one.is_at_rest() && guard.is_empty() && guard.gate().hooks.is_at_rest()
+    };
+    loops.iter().zip(guards).all(at_rest)
 }
 
 /// Locks all inboxes, in order.

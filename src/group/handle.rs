@@ -70,6 +70,13 @@ impl EventLoopGroup {
         }
     }
 
+    /// A handle that looks at the group and does not count as one: the group ends with its other handles.
+    #[cfg(feature = "inspect")]
+    pub(crate) fn observer(&self) -> EventLoopGroup {
+        let token = HandleToken::of_observer(Arc::clone(&self.core));
+        EventLoopGroup::from_token(Arc::new(token))
+    }
+
     pub(crate) fn core(&self) -> &Arc<GroupCore> {
         &self.core
     }
@@ -82,7 +89,8 @@ impl EventLoopGroup {
 
     /// Returns the loop that the chooser picks: the loops in turn, by default.
     ///
-    /// A loop that is shutting down alone is skipped while another one is not.
+    /// A loop that is shutting down alone is skipped while another one is not, and so is a loop that is
+    /// [paused](EventLoop::pause).
     ///
     /// # Examples
     ///
@@ -129,7 +137,9 @@ impl EventLoopGroup {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn start(&self) -> io::Result<()> {
-        for one in &self.core.loops {
+        // Those that an elastic group sets aside start when they are needed.
+        let needed = |one: &&EventLoop| !one.shared().is_set_aside();
+        for one in self.core.loops.iter().filter(needed) {
             let started = if one.state().is_shutdown() {
                 Err(RejectReason::ShutDown)
             } else {
@@ -214,7 +224,8 @@ impl EventLoopGroup {
     /// Spawns a future on the loop that `key` belongs to: the same one for the group's whole life.
     ///
     /// Another group, or another run of the program, may assign the key to another loop. The key stays with
-    /// its loop even if that loop is shut down alone: then the handle resolves to a rejection.
+    /// its loop even if that loop is [paused](EventLoop::pause), or shut down alone: then the handle resolves
+    /// to a rejection.
     ///
     /// # Examples
     ///

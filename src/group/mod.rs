@@ -15,6 +15,7 @@ pub(crate) mod end;
 pub(crate) mod entered;
 pub(crate) mod handle;
 pub(crate) mod parent;
+pub(crate) mod scaler;
 pub(crate) mod scope;
 pub(crate) mod spawn;
 

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::io;
+use std::time::Instant;
 
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::loop_thread::LoopThread;
@@ -97,6 +98,34 @@ impl Parent for GroupParent {
 
     fn note_leaving(&self) {
         self.end.note_leaving();
+    }
+
+    fn note_paused(&self) {
+        self.end.note_paused();
+    }
+
+    fn note_resumed(&self) {
+        self.end.note_resumed();
+    }
+
+    fn look_at_load(&self) {
+        let Some(core) = self.core.upgrade().filter(|core| core.scaler.is_some()) else {
+            return;
+        };
+        // Loops without a thread have no load; the first turn of one of them looks.
+        let with_thread = core.loops.iter().find(|one| one.shared().has_thread());
+        if let Some(one) = with_thread {
+            one.shared().nudge();
+        }
+    }
+
+    fn scale(&self, now: Instant) -> Option<Instant> {
+        let core = self.core.upgrade()?;
+        let scaler = core.scaler.as_ref()?;
+        if scaler.is_due(now) {
+            self.end.termination.reap_threads();
+        }
+        scaler.look_if_due(&core.loops, now)
     }
 
     fn note_idle(&self, index: usize) {

@@ -10,6 +10,7 @@
 use std::future::Future;
 
 use crate::error::{Caller, RejectReason, Rejected};
+use crate::event_loop::enqueue::Admission;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::core::GroupCore;
@@ -82,7 +83,7 @@ impl GroupCore {
             init,
             location,
             |_| true,
-            |one, init| one.offer_local(init, location),
+            |one, init| one.offer_local(init, Admission::New, location),
         );
         started.map_err(Refused::into_rejected)
     }
@@ -102,8 +103,12 @@ impl GroupCore {
         };
         if again(refused.reason()) {
             let (before, from) = self.loops.split_at(next.index());
-            let others = from.iter().chain(before).skip(1);
-            for one in others.filter(|one| !one.state().is_shutdown()) {
+            let loops = from.iter().chain(before);
+            let is_open = |one: &&EventLoop| !one.state().is_shutdown();
+            // As `next` does: a paused loop only if all are.
+            let all_paused = loops.clone().filter(is_open).all(EventLoop::is_paused);
+            let may_take = |one: &&EventLoop| is_open(one) && (all_paused || !one.is_paused());
+            for one in loops.skip(1).filter(may_take) {
                 refused = match offer(one, refused.into_inner()) {
                     Ok(accepted) => return Ok(accepted),
                     Err(refused) => refused,

@@ -16,10 +16,23 @@ impl Control {
         Control(Arc::clone(watched))
     }
 
+    /// The control of a connection that no loop watches.
+    #[cfg(test)]
+    pub(crate) fn detached() -> Control {
+        Control(Arc::default())
+    }
+
     /// Ends the reads: one that would block returns the end of the stream, also one that waits now.
     pub(crate) fn end_reads(&self) {
         let mut woken = Vec::new();
         self.0.source.end_reads(&mut woken);
+        context::panics().wake_all(woken);
+    }
+
+    /// Wakes the tasks that wait to read, to look for something else.
+    pub(crate) fn wake_reader(&self) {
+        let mut woken = Vec::new();
+        self.0.source.wake_readers(&mut woken);
         context::panics().wake_all(woken);
     }
 
@@ -38,9 +51,10 @@ impl Control {
         self.0.source.has_received()
     }
 
-    /// Whether a task waits for the connection.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.0.source.is_awaited()
+    /// Whether a task waits for the connection, or was woken by [`wake_reader`](Control::wake_reader) while it
+    /// did, since the last call.
+    pub(crate) fn take_awaited(&self) -> bool {
+        self.0.source.take_awaited()
     }
 
     /// Has every operation that would have to wait fail with `TimedOut`, also those that wait now.

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker, ready};
 use futures::io::{AsyncRead, AsyncWrite};
 
 use crate::event_loop::budget;
+use crate::noted::{self, Noted};
 use crate::panic::PanicReporter;
 use crate::sync::{Arc, Mutex};
 
@@ -168,14 +169,18 @@ impl Pipe {
                 budget::spend();
                 return Poll::Ready(result);
             }
+            let other_end = || Noted::Event("the other end of a duplex stream");
             let stored = slot(&mut state);
             if stored.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
+                drop(state);
+                noted::waits_for(other_end);
                 return Poll::Pending;
             }
             if let Some(new) = new.take() {
                 let old = stored.replace(new);
                 drop(state);
                 drop(old);
+                noted::waits_for(other_end);
                 return Poll::Pending;
             }
             drop(state);

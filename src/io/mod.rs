@@ -33,6 +33,7 @@
 
 pub(crate) mod control;
 mod copy;
+mod described;
 mod duplex;
 pub(crate) mod interest;
 pub(crate) mod ready;

@@ -22,9 +22,11 @@ use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Watched;
 use crate::io::control::Control;
+use crate::io::described;
 use crate::io::interest::Interest;
 use crate::io::register_error::RegisterError;
 use crate::io::watched::shut;
+use crate::noted;
 use crate::reactor::direction::Direction;
 use crate::reactor::source::{Enlisted, Readiness, Source, Tick};
 use crate::sync::Arc;
@@ -121,6 +123,19 @@ impl<T: AsFd> Registered<T> {
             io: Some(io),
             watched: Arc::default(),
         }
+    }
+
+    /// Wraps a socket of a simulated network, by its number there, and that of the network.
+    pub(crate) fn simulated(io: T, socket: u32, network: u16) -> Registered<T> {
+        Registered {
+            io: Some(io),
+            watched: Arc::new(Watched::of_simulated(socket, network)),
+        }
+    }
+
+    /// What tables and notes know it by: see [`Watched::descriptor`].
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.watched.descriptor(|| self.as_raw_fd())
     }
 
     /// Returns a reference to the value that owns the descriptor.
@@ -266,8 +281,13 @@ impl<T: AsFd> Registered<T> {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn migrate_to(&mut self, event_loop: &EventLoop) -> io::Result<()> {
-        let fd = self.as_raw_fd();
+        let fd = self.descriptor();
         self.watched.migrate(event_loop.shared(), fd)
+    }
+
+    /// Registers it with no loop, until a task next waits for it.
+    pub(crate) fn detach(&mut self) {
+        self.watched.detach();
     }
 
     /// Returns what ends its reads, or limits its time, from elsewhere.
@@ -277,7 +297,7 @@ impl<T: AsFd> Registered<T> {
 
     /// Registers it with this thread's loop now, not when it first has to wait.
     pub(crate) fn register(&self) -> io::Result<()> {
-        self.watched.source_of(self.as_raw_fd()).map(drop)
+        self.watched.source_of(|| self.as_raw_fd()).map(drop)
     }
 
     /// Polls an operation until it returns anything but `WouldBlock`.
@@ -381,11 +401,11 @@ impl<T: AsFd> Registered<T> {
         direction: Direction,
         enlist: impl FnOnce(&Source) -> Enlisted,
     ) -> Poll<ReadySource<'_>> {
-        let source = self.watched.source_of(self.as_raw_fd());
+        let source = self.watched.source_of(|| self.as_raw_fd());
         let ready = source.and_then(|mut source| {
             let mut look = source.readiness(direction);
             if look == Readiness::Shut {
-                source = self.watched.move_on(self.as_raw_fd(), direction)?;
+                source = self.watched.move_on(self.descriptor(), direction)?;
                 look = source.readiness(direction);
             }
             if look == Readiness::NotReady {
@@ -402,6 +422,7 @@ impl<T: AsFd> Registered<T> {
             }
         });
         let Some(ready) = ready.transpose() else {
+            noted::waits_for(|| described::noted(&self.watched, self.get_ref(), direction));
             return Poll::Pending;
         };
         budget::spend();

@@ -16,6 +16,7 @@ use crate::event_loop::{budget, context};
 use crate::io::interest::Interest;
 use crate::io::ready::Ready;
 use crate::io::registered::{self, Registered, reads_ended, would_block};
+use crate::noted;
 use crate::reactor::direction::Direction;
 use crate::reactor::source::Handover;
 use crate::reactor::wait_list::{Intent, WaitKey};
@@ -206,6 +207,9 @@ impl<'a, T: AsFd> Waiter<'a, T> {
 
 impl<T: AsFd> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        self.leave();
+        if self.key.is_some() {
+            noted::cancelled(self.registered.descriptor(), self.direction);
+            self.leave();
+        }
     }
 }

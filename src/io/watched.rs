@@ -7,6 +7,7 @@
 //!   On the loop that ends, waits fail.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::RawFd;
 
 use crate::error::{RejectReason, Rejected};
@@ -15,6 +16,7 @@ use crate::event_loop::shared::{Registration, Shared, Watched};
 use crate::group::entered::entered_group;
 use crate::left_tasks::WaitsFor;
 use crate::reactor::direction::Direction;
+use crate::reactor::registrar;
 use crate::reactor::source::Source;
 use crate::sync::{Arc, Ordering};
 
@@ -32,10 +34,39 @@ impl Watched {
         registration.as_ref().map(|one| Arc::clone(&one.home))
     }
 
+    /// Creates the state of a socket of a simulated network.
+    pub(crate) fn of_simulated(socket: u32, network: u16) -> Watched {
+        Watched {
+            simulated: NonZeroU32::new(socket + 1),
+            network,
+            ..Watched::default()
+        }
+    }
+
+    /// Whether a simulated socket belongs to the network and the host of a loop.
+    fn is_at_home(&self, home: &Shared, socket: u32) -> bool {
+        home.config.simulated.as_ref().is_some_and(|host| {
+            let network = &host.net.network;
+            network.serial() == self.network && network.host_of(socket) == Some(host.net.host)
+        })
+    }
+
+    /// What a table knows the descriptor by; `fd` is asked only for one of the system.
+    pub(crate) fn descriptor(&self, fd: impl FnOnce() -> RawFd) -> RawFd {
+        match self.simulated {
+            None => fd(),
+            Some(socket) => registrar::descriptor_of(socket.get() - 1),
+        }
+    }
+
     /// Returns the source, after registering the descriptor with this thread's loop if necessary.
-    pub(crate) fn source_of(self: &Arc<Watched>, fd: RawFd) -> io::Result<&Source> {
+    #[inline]
+    pub(crate) fn source_of(
+        self: &Arc<Watched>,
+        fd: impl FnOnce() -> RawFd,
+    ) -> io::Result<&Source> {
         if self.source().is_none() {
-            self.register(&home()?, fd)?;
+            self.register(&home()?, self.descriptor(fd))?;
         }
         Ok(&self.source)
     }
@@ -69,6 +100,7 @@ impl Watched {
         self.source.reopen();
         let entered = self.enter(&mut registration, &home, fd);
         drop(registration);
+        home.unpark_for_channel();
         if let Err(error) = entered {
             // Restores the previous state: the next wait may try another loop.
             let mut woken = Vec::new();
@@ -90,12 +122,22 @@ impl Watched {
         if registration.is_some() {
             return Ok(());
         }
-        self.enter(&mut registration, home, fd)
+        let entered = self.enter(&mut registration, home, fd);
+        drop(registration);
+        home.unpark_for_channel();
+        entered
     }
 
     /// Registers the descriptor with another loop, whatever its state is; the caller has the only reference
     /// to its owner, so that nothing waits for it.
     pub(crate) fn migrate(self: &Arc<Watched>, home: &Arc<Shared>, fd: RawFd) -> io::Result<()> {
+        self.detach();
+        self.register(home, fd)
+    }
+
+    /// Registers the descriptor with no loop, until a task next waits for it; the caller has the only
+    /// reference to its owner, so that nothing waits for it.
+    pub(crate) fn detach(&self) {
         // When this returns, the old loop reports nothing more: its table has forgotten the descriptor.
         self.deregister();
         let mut registration = self.registration.lock();
@@ -104,7 +146,6 @@ impl Watched {
         self.source.reopen();
         drop(registration);
         drop(old);
-        self.register(home, fd)
     }
 
     /// Registers the descriptor in the table of a loop; under the lock of the registration.
@@ -121,6 +162,15 @@ impl Watched {
                  loopgroup::testing): use the socket on a loop of a group with I/O",
             ));
         };
+        if let Some(socket) = self.simulated {
+            if !self.is_at_home(home, socket.get() - 1) {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "this socket belongs to another simulated host, or its host has crashed or was killed: use \
+                     it on the loops of its host",
+                ));
+            }
+        }
         let token = table
             .register(fd, self)
             .ok_or_else(|| shut(None))?
@@ -153,6 +203,7 @@ impl Watched {
         drop(registration);
         if let Some(table) = &home.port.table {
             table.deregister(token);
+            home.note_channel_left();
         }
         let mut woken = Vec::new();
         self.source.shut(&mut woken);

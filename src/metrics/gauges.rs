@@ -14,7 +14,7 @@ use crate::sync::{Ordering, plain};
 
 /// The counters; on their own cache line, apart from data that other threads write.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub(crate) struct Gauges {
     pub(crate) polls: Gauge,
     /// Tasks woken on the loop itself.

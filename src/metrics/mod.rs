@@ -4,8 +4,12 @@
 //! in plain counters of their own. While the loops work, the values of a snapshot are not taken at
 //! exactly the same instant; once the loops are idle, they add up.
 
+pub(crate) mod buckets;
 pub(crate) mod gauges;
-mod table;
+pub(crate) mod histogram;
+pub(crate) mod prometheus;
+pub(crate) mod pulse;
+pub(crate) mod table;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,9 +18,11 @@ use crate::event_loop::handle::EventLoop;
 use crate::event_loop::shared::Shared;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
+use crate::metrics::histogram::Histogram;
 use crate::metrics::table::{TERMINAL, TextTable, count, counted, time};
 use crate::report::Figures;
 use crate::sync::Ordering;
+use crate::watchdog::stall::Stall;
 
 /// The metrics of one loop; see [`EventLoop::metrics`](crate::EventLoop::metrics).
 ///
@@ -55,12 +61,19 @@ pub struct LoopMetrics {
     stale_events: u64,
     rebuilds: u64,
     timers_fired: u64,
+    stalls: u64,
     figures: Figures,
     rejected: u64,
     pending: usize,
     live: usize,
     channels: usize,
+    paused: bool,
+    parked: bool,
+    utilization: f64,
+    wake_delay: Duration,
     times: Option<Times>,
+    poll_times: Histogram,
+    wake_to_poll: Histogram,
 }
 
 /// The values of a group that measures time.
@@ -74,6 +87,8 @@ impl LoopMetrics {
     pub(crate) fn of(shared: &Shared) -> LoopMetrics {
         let gauges = &shared.gauges;
         let table = shared.port.table.as_ref();
+        let tick = shared.pulse.tick(shared.config.clock.now());
+        let durations = shared.durations.as_ref();
         LoopMetrics {
             index: shared.index,
             polls: gauges.polls.get(),
@@ -86,15 +101,26 @@ impl LoopMetrics {
             stale_events: table.map_or(0, |table| table.stale.get()),
             rebuilds: table.map_or(0, |table| table.rebuilds.get()),
             timers_fired: gauges.timers_fired.get(),
+            stalls: shared
+                .beacon
+                .as_ref()
+                .map_or(0, |beacon| beacon.stalls.get()),
             figures: shared.place.counters.figures(shared.inbox.accepted()),
             rejected: shared.rejected.load(Ordering::Relaxed),
             pending: shared.pending(),
             live: shared.place.counters.live(),
             channels: table.map_or(0, |table| table.len()),
+            paused: shared.is_paused(),
+            parked: shared.is_parked(),
+            utilization: shared.pulse.utilization(tick),
+            wake_delay: shared.pulse.delay(tick),
             times: shared.config.measure_time.then(|| Times {
                 busy: Duration::from_nanos(gauges.busy.get()),
                 longest_poll: Duration::from_nanos(gauges.longest_poll.get()),
             }),
+            poll_times: durations.map_or_else(Histogram::default, |all| Histogram::of(&all.polls)),
+            wake_to_poll: durations
+                .map_or_else(Histogram::default, |all| Histogram::of(&all.waits)),
         }
     }
 
@@ -157,6 +183,13 @@ impl LoopMetrics {
         self.timers_fired
     }
 
+    /// Returns how many polls the [watchdog](crate::Builder::watchdog) has found that did not return within
+    /// its threshold; 0 without one. A poll counts once, however often it is reported, and also if its
+    /// reports were left out.
+    pub fn stalls(&self) -> u64 {
+        self.stalls
+    }
+
     /// Returns how many tasks the loop accepted.
     pub fn accepted(&self) -> u64 {
         self.figures.accepted
@@ -197,6 +230,88 @@ impl LoopMetrics {
         self.channels
     }
 
+    /// Returns whether the loop is [paused](EventLoop::pause): whether the group chooses other ones.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// group.loops()[1].pause();
+    /// assert!(group.loops()[1].metrics().is_paused());
+    /// assert_eq!(group.loops()[1].metrics().to_string(), "loop 1: paused");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Returns whether the loop is parked: a loop of an [elastic](crate::Builder::elastic) group that is not
+    /// needed, and whose thread has ended. It accepts work, which starts its thread again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let group = loopgroup::EventLoopGroup::new(2)?;
+    /// assert!(!group.metrics().loops()[0].is_parked()); // the group is not elastic
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// Returns the busy share of about the last second: 0.0 for a loop that sleeps, 1.0 for one that has
+    /// worked without a pause.
+    ///
+    /// Work counts by its age: a second ago for 37 %, two seconds ago for 14 %, five seconds ago for less
+    /// than 1 %. The value is that of this moment, also for a loop that has been in one poll, or asleep,
+    /// for long. Whatever the loop does between two waits is work; spinning before a wait, or instead of
+    /// one, is not.
+    ///
+    /// Every loop measures it: the loop reads the clock twice per wait at most, and never per task.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::{sync::mpsc, thread, time::Duration};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let (release, held) = mpsc::channel::<()>();
+    /// group.loops()[0].execute(move || held.recv().unwrap_or(())).unwrap(); // occupies it
+    /// while group.loops()[0].metrics().utilization() < 0.3 {
+    ///     thread::sleep(Duration::from_millis(10)); // about 360 ms in all
+    /// }
+    /// assert_eq!(group.loops()[1].metrics().utilization(), 0.0); // has done nothing
+    /// drop(release);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn utilization(&self) -> f64 {
+        self.utilization
+    }
+
+    /// Returns how long the loop took to wake up when another thread woke it from its sleep, as a mean of
+    /// the last wake-ups: from just before the system call of that thread to the beginning of the turn.
+    ///
+    /// A wake-up that is under way counts as soon as it takes longer than the mean, so a loop whose thread
+    /// gets no processor shows it. Wakes by timers and sockets, and of a loop that is awake, are not in it:
+    /// the latter wait for the work before them, see [`utilization`](LoopMetrics::utilization).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::testing::TestLoop;
+    /// use std::time::Duration;
+    ///
+    /// let mut test = TestLoop::new();
+    /// test.run_until_stalled();
+    /// test.spawn(async {}); // wakes the loop
+    /// test.run_until_stalled(); // no virtual time has passed meanwhile
+    /// assert_eq!(test.metrics().wake_delay(), Duration::ZERO);
+    /// ```
+    pub fn wake_delay(&self) -> Duration {
+        self.wake_delay
+    }
+
     /// Returns the time spent in polls; `None` unless the group
     /// [measures time](crate::Builder::measure_time).
     ///
@@ -221,10 +336,59 @@ impl LoopMetrics {
         self.times.map(|times| times.busy)
     }
 
+    /// The utilization in percent, for people.
+    fn percent(&self) -> u64 {
+        (self.utilization * 100.0).round() as u64
+    }
+
     /// Returns the duration of the longest poll, which reveals tasks that block the loop; `None` unless
     /// the group [measures time](crate::Builder::measure_time).
     pub fn longest_poll(&self) -> Option<Duration> {
         self.times.map(|times| times.longest_poll)
+    }
+
+    /// Returns how long polls took; empty unless the group [measures time](crate::Builder::measure_time).
+    /// Closures count as polls.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::builder().loops(1).measure_time(true).build()?;
+    /// group.block_on(group.spawn(async { loopgroup::yield_now().await })).unwrap();
+    /// group.shutdown_now().wait();
+    /// let one = group.loops()[0].metrics();
+    /// assert_eq!(one.poll_times().count(), 2);
+    /// assert_eq!(Some(one.poll_times().max()), one.longest_poll());
+    /// println!("99 % of all polls took {:?} at most", one.poll_times().quantile(0.99));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn poll_times(&self) -> Histogram {
+        self.poll_times.clone()
+    }
+
+    /// Returns how long tasks waited from a wake, or from their submission, to the poll that followed;
+    /// empty unless the group [measures time](crate::Builder::measure_time).
+    ///
+    /// This is the time that tasks spend in the queues of their loop. It is exact up to the length of one
+    /// poll: a wake by a task of the same loop counts from the end of the poll that it happened in, and one
+    /// by another thread from the beginning of the poll during which it came. A loop that sleeps is woken
+    /// by a timer, a socket or a system call, and there the wait begins.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    ///
+    /// let group = EventLoopGroup::builder().loops(1).measure_time(true).build()?;
+    /// group.block_on(group.spawn(async { loopgroup::yield_now().await })).unwrap();
+    /// group.shutdown_now().wait();
+    /// assert_eq!(group.loops()[0].metrics().wake_to_poll().count(), 2); // the spawn, and the yield
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn wake_to_poll(&self) -> Histogram {
+        self.wake_to_poll.clone()
     }
 }
 
@@ -256,6 +420,7 @@ impl fmt::Display for LoopMetrics {
             (self.stale_events, "stale event", ""),
             (self.rebuilds, "rebuild", ""),
             (self.timers_fired, "timer", ""),
+            (self.stalls, "stall", ""),
             (self.local_wakes, "wake", " by itself"),
             (self.remote_wakes, "wake", " by other loops"),
             (self.outside_wakes, "wake", " from outside"),
@@ -277,6 +442,15 @@ impl fmt::Display for LoopMetrics {
         }
         for (number, state) in states.into_iter().filter(|part| part.0 > 0) {
             parts.push(format!("{} {state}", count(number)));
+        }
+        if self.paused {
+            parts.push(if self.parked { "parked" } else { "paused" }.to_owned());
+        }
+        if self.percent() > 0 {
+            parts.push(format!("{} % utilized", self.percent()));
+        }
+        if !self.wake_delay.is_zero() {
+            parts.push(format!("wake delay {}", time(self.wake_delay)));
         }
         if let Some(times) = self.times.filter(|times| !times.busy.is_zero()) {
             parts.push(format!("busy {}", time(times.busy)));
@@ -337,6 +511,32 @@ impl GroupMetrics {
         &self.loops
     }
 
+    /// Returns how many polls of all loops the [watchdog](crate::Builder::watchdog) has found that did not
+    /// return within its threshold; see [`LoopMetrics::stalls`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .watchdog(Duration::from_millis(20))
+    ///     .on_stall(move |stall| tx.send(stall.clone()).unwrap_or(()))
+    ///     .build()?;
+    /// let (release, held) = mpsc::channel::<()>();
+    /// group.next().execute(move || held.recv().unwrap_or(())).unwrap();
+    /// rx.recv().unwrap();
+    /// assert_eq!(group.metrics().stalls(), 1);
+    /// drop(release);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn stalls(&self) -> u64 {
+        self.loops.iter().map(LoopMetrics::stalls).sum()
+    }
+
     /// Returns how often a task of loop `to` was woken on loop `from`, or outside the group for `None`.
     ///
     /// Returns 0 for loops that do not exist.
@@ -385,6 +585,39 @@ impl EventLoopGroup {
     }
 }
 
+impl EventLoopGroup {
+    /// Returns the polls that the [watchdog](crate::Builder::watchdog) has last found not to return, the
+    /// oldest one first: 32 at most, each once, with what its last report says. Empty without a watchdog.
+    /// Any thread.
+    ///
+    /// Polls whose reports were left out, because there were too many, are here as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::EventLoopGroup;
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let (tx, rx) = mpsc::channel();
+    /// let group = EventLoopGroup::builder()
+    ///     .loops(1)
+    ///     .watchdog(Duration::from_millis(20))
+    ///     .on_stall(move |stall| tx.send(stall.clone()).unwrap_or(()))
+    ///     .build()?;
+    /// let (release, held) = mpsc::channel::<()>();
+    /// let task = group.task().name("stuck").spawn(async move { held.recv().unwrap_or(()) });
+    /// rx.recv().unwrap();
+    /// let [stall] = &group.recent_stalls()[..] else { panic!("there was one") };
+    /// assert_eq!((stall.task_id(), stall.name()), (Some(task.id()), Some("stuck")));
+    /// drop(release);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn recent_stalls(&self) -> Vec<Stall> {
+        let beacon = self.loops()[0].shared().beacon.as_ref();
+        beacon.map_or_else(Vec::new, |beacon| beacon.reporter.recent())
+    }
+}
+
 impl GroupMetrics {
     fn table(&self, title: &'static str) -> TextTable {
         let labels = self.loops.iter().map(|one| one.index.to_string());
@@ -409,7 +642,11 @@ impl GroupMetrics {
         table.counts("stale", self.column(LoopMetrics::stale_events));
         table.counts("rebuilds", self.column(LoopMetrics::rebuilds));
         table.counts("timers", self.column(LoopMetrics::timers_fired));
+        table.counts("stalls", self.column(LoopMetrics::stalls));
         table.counts("channels", self.column(|one| one.channels as u64));
+        table.counts("paused", self.column(|one| u64::from(one.paused)));
+        table.counts("parked", self.column(|one| u64::from(one.parked)));
+        table.percents("utilized", self.column(LoopMetrics::percent));
         let times = || self.loops.iter().filter_map(|one| one.times);
         table.times("busy", times().map(|times| times.busy), |one, other| {
             one.saturating_add(other)

@@ -77,6 +77,17 @@ impl TextTable {
         }
     }
 
+    /// Adds a column of percentages with their mean, unless all of them are zero.
+    pub(super) fn percents(&mut self, heading: &str, percents: impl IntoIterator<Item = u64>) {
+        let percents: Vec<_> = percents.into_iter().collect();
+        let sum: u64 = percents.iter().sum();
+        if sum > 0 {
+            let mean = sum / percents.len() as u64;
+            let all = percents.into_iter().chain([mean]);
+            self.push(heading, all.map(|percent| format!("{percent} %")));
+        }
+    }
+
     fn push(&mut self, heading: &str, figures: impl Iterator<Item = String>) {
         let cells = [heading.to_owned()].into_iter().chain(figures);
         self.columns
@@ -139,48 +150,77 @@ impl fmt::Display for TextTable {
 }
 
 /// A number with separators: `1,234,567`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+pub(crate) fn count(number: u64) -> String {
+    Count(number).to_string()
 }
 
 /// A number and its noun, which takes an `s` unless it is one: `1 poll`, `2,000 polls`.
-pub(super) fn counted(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", count(number))
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    Counted(number, noun).to_string()
 }
 
 /// A duration with a unit and three digits: `12.3 ms`, `4 min 05 s`.
-pub(super) fn time(time: Duration) -> String {
-    let nanos = time.as_nanos();
-    let (unit, name) = match nanos {
-        0..1_000 => return format!("{nanos} ns"),
-        1_000..999_500 => (1_000, "µs"),
-        999_500..999_500_000 => (1_000_000, "ms"),
-        999_500_000..59_950_000_000 => (1_000_000_000, "s"),
-        _ => {
-            let seconds = (nanos + 500_000_000) / 1_000_000_000;
-            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-            return match hours {
-                0 => format!("{minutes} min {:02} s", seconds % 60),
-                hours => format!("{} h {minutes:02} min", count(hours as u64)),
-            };
+pub(crate) fn time(time: Duration) -> String {
+    Time(time).to_string()
+}
+
+/// As [`count`], for a long text: it allocates nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Count(pub(crate) u64);
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            number @ 0..1_000 => write!(f, "{number}"),
+            number => write!(f, "{},{:03}", Count(number / 1_000), number % 1_000),
         }
-    };
-    let value = nanos as f64 / unit as f64;
-    let decimals = match value {
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.decimals$} {name}")
+    }
+}
+
+/// As [`counted`], for a long text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted<'a>(pub(crate) u64, pub(crate) &'a str);
+
+impl fmt::Display for Counted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} {}{plural}", Count(self.0), self.1)
+    }
+}
+
+/// As [`time`], for a long text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Of more than five centuries, the last ones do not matter.
+        let nanos = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
+        let (unit, name) = match nanos {
+            0..1_000 => return write!(f, "{nanos} ns"),
+            1_000..999_500 => (1_000, "µs"),
+            999_500..999_500_000 => (1_000_000, "ms"),
+            999_500_000..59_950_000_000 => (1_000_000_000, "s"),
+            _ => {
+                let seconds =
+                    nanos / 1_000_000_000 + u64::from(nanos % 1_000_000_000 >= 500_000_000);
+                let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+                return match hours {
+                    0 => write!(f, "{minutes} min {:02} s", seconds % 60),
+                    hours => write!(f, "{} h {minutes:02} min", Count(hours)),
+                };
+            }
+        };
+        let hundredths = (nanos * 100 + unit / 2) / unit;
+        let tenths = (nanos * 10 + unit / 2) / unit;
+        match () {
+            () if hundredths < 1_000 => {
+                write!(f, "{}.{:02} {name}", hundredths / 100, hundredths % 100)
+            }
+            () if tenths < 1_000 => write!(f, "{}.{} {name}", tenths / 10, tenths % 10),
+            () => write!(f, "{} {name}", (nanos + unit / 2) / unit),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -225,6 +265,7 @@ mod tests {
         ] {
             assert_eq!(time(Duration::from_nanos(nanos)), text, "{nanos}");
         }
+        assert_eq!(time(Duration::MAX), "5,124,095 h 34 min");
         assert_eq!(time(Duration::from_millis(59_950)), "1 min 00 s");
     }
 

@@ -16,12 +16,19 @@ fn idle(index: usize) -> LoopMetrics {
         stale_events: 0,
         rebuilds: 0,
         timers_fired: 0,
+        stalls: 0,
         figures: Figures::default(),
         rejected: 0,
         pending: 0,
         live: 0,
         channels: 0,
+        paused: false,
+        parked: false,
+        utilization: 0.0,
+        wake_delay: Duration::ZERO,
         times: None,
+        poll_times: Histogram::default(),
+        wake_to_poll: Histogram::default(),
     }
 }
 
@@ -71,14 +78,16 @@ fn a_loop_shows_one_line_of_what_is_not_zero() {
         busy: Duration::from_micros(1_500),
         longest_poll: Duration::from_nanos(999),
     });
+    one.utilization = 0.125;
+    one.wake_delay = Duration::from_micros(50);
     one.local_wakes = 1;
     one.remote_wakes = 2;
     one.outside_wakes = 1_000;
     assert_eq!(
         one.to_string(),
         "loop 0: 1 poll, 2 parks, 1 wake by itself, 2 wakes by other loops, \
-         1,000 wakes from outside, 1 wake-up call, 1 accepted, 1 completed, busy 1.50 ms, \
-         longest poll 999 ns"
+         1,000 wakes from outside, 1 wake-up call, 1 accepted, 1 completed, 13 % utilized, \
+         wake delay 50.0 µs, busy 1.50 ms, longest poll 999 ns"
     );
 }
 
@@ -86,14 +95,15 @@ fn a_loop_shows_one_line_of_what_is_not_zero() {
 fn a_group_shows_tables_of_what_is_not_zero() {
     let mut metrics = group(vec![busy(0), busy(1)]);
     metrics.loops[1].polls = 1;
+    metrics.loops[1].utilization = 0.5;
     metrics.sent = vec![vec![0, 34], vec![34, 0]];
     assert_eq!(
         metrics.to_string(),
         "\
-loop       polls    parks  I/O events  channels
-0      1,234,567   98,765   1,199,000        32
-1              1   98,765   1,199,000        32
-total  1,234,568  197,530   2,398,000        64
+loop       polls    parks  I/O events  channels  utilized
+0      1,234,567   98,765   1,199,000        32       0 %
+1              1   98,765   1,199,000        32      50 %
+total  1,234,568  197,530   2,398,000        64      25 %
 
 tasks  accepted  completed  live
 0            33          1    32
@@ -161,6 +171,7 @@ fn whatever_the_figures_no_line_is_wider_than_a_terminal_or_ends_in_a_space() {
             stale_events: huge,
             rebuilds: huge,
             timers_fired: huge,
+            stalls: huge,
             figures: Figures {
                 accepted: huge,
                 completed: huge,
@@ -172,10 +183,16 @@ fn whatever_the_figures_no_line_is_wider_than_a_terminal_or_ends_in_a_space() {
             pending: usize::MAX,
             live: usize::MAX,
             channels: usize::MAX,
+            paused: false,
+            parked: false,
+            utilization: 1.0,
+            wake_delay: Duration::MAX,
             times: Some(Times {
                 busy: Duration::MAX / 1_000,
                 longest_poll: Duration::MAX,
             }),
+            poll_times: Histogram::from_durations([Duration::MAX]),
+            wake_to_poll: Histogram::default(),
         };
         let text = group((0..loops).map(one).collect()).to_string();
         for line in text.lines() {

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use crate::blocking;
 use crate::error::JoinError;
+use crate::net::behind;
 
 /// An address to bind or connect to: a socket address, a pair of host and port, or `"host:port"`.
 ///
@@ -103,6 +104,9 @@ pub(super) async fn resolve<A: ToSocketAddrs + ?Sized>(address: &A) -> io::Resul
 
 /// Looks up a host name off the loop; returns at least one address, or an error.
 pub(super) async fn look_up(name: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Some(host) = behind::host() {
+        return host.net.look_up(name);
+    }
     let host = name.to_owned();
     let look_up = move || {
         std::net::ToSocketAddrs::to_socket_addrs(&*host)

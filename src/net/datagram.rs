@@ -144,7 +144,7 @@ macro_rules! datagram {
                 cx: &mut Context<'_>,
                 buf: &[u8],
             ) -> Poll<std::io::Result<usize>> {
-                let send = |socket: &_| <$std>::send(socket, buf);
+                let send = |socket: &crate::net::behind::Behind<$std>| socket.send(buf);
                 self.io.poll_io(Direction::Write, cx, send, |_| Short::No)
             }
 
@@ -159,7 +159,7 @@ macro_rules! datagram {
                 cx: &mut Context<'_>,
                 buf: &mut [u8],
             ) -> Poll<std::io::Result<usize>> {
-                let recv = |socket: &_| <$std>::recv(socket, buf);
+                let recv = |socket: &crate::net::behind::Behind<$std>| socket.recv(buf);
                 self.io.poll_io(Direction::Read, cx, recv, |_| Short::No)
             }
 
@@ -174,7 +174,7 @@ macro_rules! datagram {
                 cx: &mut Context<'_>,
                 buf: &mut [u8],
             ) -> Poll<std::io::Result<(usize, $addr)>> {
-                let recv = |socket: &_| <$std>::recv_from(socket, buf);
+                let recv = |socket: &crate::net::behind::Behind<$std>| socket.recv_from(buf);
                 self.io.poll_io(Direction::Read, cx, recv, |_| Short::No)
             }
 

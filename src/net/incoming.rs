@@ -14,6 +14,7 @@ use futures::Stream;
 use crate::io::registered::Registered;
 use crate::io::waiter::Waiter;
 use crate::net::TcpStream;
+use crate::net::behind::Behind;
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
 
@@ -41,10 +42,10 @@ use crate::reactor::wait_list::Intent;
 /// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct Incoming<'a>(Waiter<'a, mio::net::TcpListener>);
+pub struct Incoming<'a>(Waiter<'a, Behind<mio::net::TcpListener>>);
 
 impl<'a> Incoming<'a> {
-    pub(super) fn new(listener: &'a Registered<mio::net::TcpListener>) -> Incoming<'a> {
+    pub(super) fn new(listener: &'a Registered<Behind<mio::net::TcpListener>>) -> Incoming<'a> {
         Incoming(Waiter::new(listener, Direction::Read, Intent::Observe))
     }
 }
@@ -55,7 +56,7 @@ impl Stream for Incoming<'_> {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0
             .poll_io(cx, &mut |listener| listener.accept())
-            .map_ok(|(stream, _)| TcpStream::from_nonblocking(stream.into()))
+            .map_ok(|accepted| TcpStream::accepted(accepted).0)
             .map(Some)
     }
 }

@@ -38,6 +38,7 @@
 mod addr;
 mod address_error;
 mod backoff;
+mod behind;
 mod connect;
 #[cfg(all(feature = "peer-cred", target_os = "linux"))]
 mod credentials;
@@ -45,6 +46,7 @@ mod datagram;
 mod incoming;
 mod option_values;
 pub mod pipe;
+mod send;
 mod server;
 mod socket;
 mod stream;
@@ -64,10 +66,16 @@ pub use address_error::ConnectError;
 #[cfg_attr(docsrs, doc(cfg(feature = "peer-cred")))]
 pub use credentials::UCred;
 pub use incoming::Incoming;
+#[cfg(feature = "inspect")]
+pub(crate) use server::mobile::Decision;
+#[cfg(feature = "inspect")]
+pub(crate) use server::probe::ServerProbe;
 pub use server::{
-    ConnectionEnd, ConnectionEvent, IntoListener, Listener, Outcome, ServeError, Server,
-    ServerHandle, ServerReport,
+    ConnectionEnd, ConnectionEvent, IntoListener, Listener, Outcome, Rebalance, ServeError, Server,
+    ServerHandle, ServerReport, Turn, TurnOutcome,
 };
+#[cfg(feature = "hyper")]
+pub(crate) use server::{LegEnd, LegStart, Mover};
 pub use tcp::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream};
 pub use tcp_socket::TcpSocket;
 pub use udp::UdpSocket;

@@ -38,8 +38,9 @@ use crate::event_loop::handle::EventLoop;
 use crate::io::interest::Interest;
 use crate::io::ready::Ready;
 use crate::io::registered::{Registered, Short};
+use crate::net::send::requested;
 use crate::net::socket::descriptors;
-use crate::net::stream::{requested, stream};
+use crate::net::stream::stream;
 use crate::reactor::direction::Direction;
 
 /// Creates a pipe that has no name.

@@ -1,7 +1,8 @@
 //! The common methods of all sockets over a type of the standard library.
 //!
 //! - `socket!` is expanded once for each type, beside its declaration: the field `io` is a
-//!   [`Registered`](crate::io::Registered) of the standard library's socket.
+//!   [`Registered`](crate::io::Registered) of the standard library's socket, or of a simulated one
+//!   ([`Behind`](super::behind::Behind)).
 //! - Every method forwards to `Registered`: readiness, homes and budgets are its business.
 
 /// Implements `AsFd` and `AsRawFd`, for socket options that have no method here.
@@ -46,14 +47,15 @@ macro_rules! socket {
             ///
             /// Returns an error if it cannot be made non-blocking.
             pub fn from_std(socket: $std) -> std::io::Result<$socket> {
+                socket2::SockRef::from(&socket).set_nonblocking(true)?;
                 Ok($socket {
-                    io: crate::io::registered::Registered::new(socket)?,
+                    io: crate::net::behind::Behind::nonblocking(socket),
                 })
             }
 
             /// Converts into the standard library's socket, which stays non-blocking.
             pub fn into_std(self) -> $std {
-                self.io.into_inner()
+                self.io.into_inner().into_system()
             }
 
             /// Returns the loop that the socket is registered with, if any.
@@ -190,7 +192,8 @@ macro_rules! socket {
                 interest: crate::io::interest::Interest,
                 operation: impl FnOnce(&$std) -> std::io::Result<R>,
             ) -> std::io::Result<R> {
-                self.io.try_io(interest, operation)
+                self.io
+                    .try_io(interest, |socket| operation(socket.system_only()?))
             }
 
             /// Returns and clears the pending error of the socket (`SO_ERROR`).

@@ -6,57 +6,6 @@
 //! - The halves share the stream through an `Arc` and take no lock: each direction is one system call
 //!   on a shared reference.
 
-use std::os::fd::AsFd;
-
-use socket2::SockRef;
-
-/// The most buffers that the system accepts in one vectored call (`IOV_MAX`).
-const MAX_BUFFERS: usize = 1024;
-
-/// The number of bytes requested by a vectored call; fewer means that it was short. Buffers beyond the
-/// limit do not count, since the call ignores them.
-pub(super) fn requested(lengths: impl Iterator<Item = usize>) -> usize {
-    lengths.take(MAX_BUFFERS).sum()
-}
-
-/// Up to here, copying the buffers together costs less than a list of them costs the system: the head and the
-/// body of a small HTTP response, say.
-const FLAT: usize = 512;
-
-/// Makes a write to a closed peer return an error instead of raising `SIGPIPE`. Apple's systems have a
-/// socket option for it, which is set when the socket is created.
-#[cfg(not(target_vendor = "apple"))]
-const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
-#[cfg(target_vendor = "apple")]
-const NO_SIGNAL: libc::c_int = 0;
-
-/// Writes a buffer, without `SIGPIPE`.
-pub(super) fn write(socket: &impl AsFd, buf: &[u8]) -> std::io::Result<usize> {
-    SockRef::from(socket).send_with_flags(buf, NO_SIGNAL)
-}
-
-/// Writes at most [`MAX_BUFFERS`] buffers, without `SIGPIPE`.
-pub(super) fn write_vectored(
-    socket: &impl AsFd,
-    bufs: &[std::io::IoSlice<'_>],
-) -> std::io::Result<usize> {
-    if requested(bufs.iter().map(|buf| buf.len())) <= FLAT {
-        return write_flat(socket, bufs);
-    }
-    let bufs = &bufs[..bufs.len().min(MAX_BUFFERS)];
-    SockRef::from(socket).send_vectored_with_flags(bufs, NO_SIGNAL)
-}
-
-/// Writes buffers that are small together as one.
-fn write_flat(socket: &impl AsFd, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-    let (mut flat, mut len) = ([0; FLAT], 0);
-    for buf in bufs.iter().take(MAX_BUFFERS) {
-        flat[len..len + buf.len()].copy_from_slice(buf);
-        len += buf.len();
-    }
-    write(socket, &flat[..len])
-}
-
 /// The outcome of a read that has failed: the end of the stream if a server has ended its reads. (The system
 /// does not return this kind.)
 pub(super) fn end_of_stream(error: std::io::Error) -> std::io::Result<usize> {
@@ -127,7 +76,7 @@ macro_rules! stream {
             /// ```
             pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
                 self.io
-                    .try_io(Interest::READABLE, |mut stream| stream.read(buf))
+                    .try_io(Interest::READABLE, |stream| stream.read(buf))
                     .or_else(end_of_stream)
             }
 
@@ -141,7 +90,7 @@ macro_rules! stream {
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> std::io::Result<usize> {
                 self.io
-                    .try_io(Interest::READABLE, |mut stream| stream.read_vectored(bufs))
+                    .try_io(Interest::READABLE, |stream| stream.read_vectored(bufs))
                     .or_else(end_of_stream)
             }
 
@@ -153,7 +102,7 @@ macro_rules! stream {
             /// Otherwise any error from the operating system.
             pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
                 self.io
-                    .try_io(Interest::WRITABLE, |stream| write(stream, buf))
+                    .try_io(Interest::WRITABLE, |stream| stream.write(buf))
             }
 
             /// Tries to write several buffers, without waiting.
@@ -166,7 +115,7 @@ macro_rules! stream {
                 bufs: &[std::io::IoSlice<'_>],
             ) -> std::io::Result<usize> {
                 self.io
-                    .try_io(Interest::WRITABLE, |stream| write_vectored(stream, bufs))
+                    .try_io(Interest::WRITABLE, |stream| stream.write_vectored(bufs))
             }
 
             /// Polls until there is data to read, or the peer has closed the connection. It shares its
@@ -269,10 +218,20 @@ macro_rules! stream {
                 self.io.register()
             }
 
+            /// Registers it with no loop, until it next has to wait.
+            pub(super) fn detach(&mut self) {
+                self.io.detach();
+            }
+
+            /// Has the selector look whether there is more to read, if that is not known.
+            pub(super) fn look_again(&self) {
+                self.io.look_again(Direction::Read);
+            }
+
             fn poll_read_shared(
                 &self,
                 cx: &mut Context<'_>,
-                mut read: impl FnMut(&$std) -> std::io::Result<usize>,
+                mut read: impl FnMut(&crate::net::behind::Behind<$std>) -> std::io::Result<usize>,
                 requested: usize,
             ) -> Poll<std::io::Result<usize>> {
                 // The end of the stream is not a short read: the stream stays readable.
@@ -288,7 +247,7 @@ macro_rules! stream {
             fn poll_write_shared(
                 &self,
                 cx: &mut Context<'_>,
-                mut write: impl FnMut(&$std) -> std::io::Result<usize>,
+                mut write: impl FnMut(&crate::net::behind::Behind<$std>) -> std::io::Result<usize>,
                 requested: usize,
             ) -> Poll<std::io::Result<usize>> {
                 let short = |&n: &usize| if n < requested { Short::Yes } else { Short::No };
@@ -312,7 +271,7 @@ macro_rules! stream {
                 buf: &mut [u8],
             ) -> Poll<std::io::Result<usize>> {
                 let requested = buf.len();
-                self.poll_read_shared(cx, |mut stream| stream.read(buf), requested)
+                self.poll_read_shared(cx, |stream| stream.read(buf), requested)
             }
 
             fn poll_read_vectored(
@@ -321,7 +280,7 @@ macro_rules! stream {
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> Poll<std::io::Result<usize>> {
                 let requested = requested(bufs.iter().map(|buf| buf.len()));
-                self.poll_read_shared(cx, |mut stream| stream.read_vectored(bufs), requested)
+                self.poll_read_shared(cx, |stream| stream.read_vectored(bufs), requested)
             }
         }
 
@@ -331,7 +290,7 @@ macro_rules! stream {
                 cx: &mut Context<'_>,
                 buf: &[u8],
             ) -> Poll<std::io::Result<usize>> {
-                self.poll_write_shared(cx, |stream| write(stream, buf), buf.len())
+                self.poll_write_shared(cx, |stream| stream.write(buf), buf.len())
             }
 
             fn poll_write_vectored(
@@ -340,7 +299,7 @@ macro_rules! stream {
                 bufs: &[std::io::IoSlice<'_>],
             ) -> Poll<std::io::Result<usize>> {
                 let requested = requested(bufs.iter().map(|buf| buf.len()));
-                self.poll_write_shared(cx, |stream| write_vectored(stream, bufs), requested)
+                self.poll_write_shared(cx, |stream| stream.write_vectored(bufs), requested)
             }
 
             fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -633,35 +592,3 @@ macro_rules! stream {
 }
 
 pub(super) use stream;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{IoSlice, Read};
-    use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn vectored_writes_of_every_size_arrive_in_order() {
-        let bytes: Vec<u8> = (0..2 * FLAT).map(|place| place as u8).collect();
-        for len in [0, 1, 105, FLAT - 1, FLAT, FLAT + 1, 2 * FLAT] {
-            for cut in [0, 1, len / 2, len] {
-                let (ours, mut theirs) = UnixStream::pair().unwrap();
-                let (head, tail) = bytes[..len].split_at(cut.min(len));
-                let bufs = [head, &[], tail].map(IoSlice::new);
-                assert_eq!(write_vectored(&ours, &bufs).unwrap(), len);
-                drop(ours);
-                let mut read = Vec::new();
-                theirs.read_to_end(&mut read).unwrap();
-                assert_eq!(read, &bytes[..len]);
-            }
-        }
-    }
-
-    #[test]
-    fn buffers_beyond_the_most_that_a_call_takes_are_left_to_the_next() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let mut bufs = vec![IoSlice::new(&[]); MAX_BUFFERS];
-        bufs.push(IoSlice::new(&[1; FLAT]));
-        assert_eq!(write_vectored(&ours, &bufs).unwrap(), 0);
-    }
-}

@@ -1,27 +1,34 @@
 //! TCP listeners and streams.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::io::{AsyncRead, AsyncWrite};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::event_loop::{budget, context};
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
 use crate::net::address_error::cannot_bind;
+use crate::net::behind::{self, Behind};
 use crate::net::connect::{connect, connect_within};
 use crate::net::incoming::Incoming;
+use crate::net::send::requested;
 use crate::net::socket::{descriptors, socket, try_from_std};
-use crate::net::stream::{end_of_stream, requested, stream, write, write_vectored};
+use crate::net::stream::{end_of_stream, stream};
 use crate::net::tcp_options::tcp_options;
+use crate::noted;
 use crate::reactor::direction::Direction;
+use crate::sim::{self, SimulatedHost};
+use crate::sync::AtomicBool;
+use crate::sync::plain::OnceLock;
 
 /// The default backlog of a listener; the system may allow fewer connections.
 pub(super) const BACKLOG: usize = 1024;
@@ -48,7 +55,7 @@ pub(super) const BACKLOG: usize = 1024;
 /// ```
 pub struct TcpListener {
     // mio's listener accepts a connection and makes it non-blocking in one system call.
-    io: Registered<mio::net::TcpListener>,
+    io: Registered<Behind<mio::net::TcpListener>>,
 }
 
 impl TcpListener {
@@ -60,7 +67,7 @@ impl TcpListener {
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
         try_each(&address, |address| async move {
             budget::proceed_and_spend().await;
-            TcpListener::listen(address, BACKLOG, |_| Ok(()))
+            TcpListener::listen(address, BACKLOG, false, |_| Ok(()))
         })
         .await
     }
@@ -69,10 +76,19 @@ impl TcpListener {
     pub(super) fn listen(
         address: SocketAddr,
         backlog: usize,
+        reuse_port: bool,
         prepare: impl FnOnce(&Socket) -> io::Result<()>,
     ) -> io::Result<TcpListener> {
+        if let Some(host) = behind::host() {
+            let bound = sim::Socket::tcp_listen(&host.net, address, backlog, reuse_port);
+            let bound = bound.map_err(|error| cannot_bind(address, error))?;
+            return Ok(TcpListener::simulated(bound));
+        }
         let socket = stream_socket(address)?;
         socket.set_reuse_address(true)?;
+        if reuse_port {
+            socket.set_reuse_port(true)?;
+        }
         prepare(&socket)?;
         let bound = socket.bind(&address.into());
         bound.map_err(|error| cannot_bind(address, error))?;
@@ -85,9 +101,19 @@ impl TcpListener {
         Ok(TcpListener::from_nonblocking(socket.into()))
     }
 
+    pub(super) fn is_simulated(&self) -> bool {
+        self.io.get_ref().is_simulated()
+    }
+
+    /// Wraps a simulated socket that listens.
+    pub(super) fn simulated(socket: sim::Socket) -> TcpListener {
+        let io = Behind::simulated(socket);
+        TcpListener { io }
+    }
+
     fn from_nonblocking(listener: std::net::TcpListener) -> TcpListener {
         TcpListener {
-            io: Registered::from_nonblocking(mio::net::TcpListener::from_std(listener)),
+            io: Behind::nonblocking(mio::net::TcpListener::from_std(listener)),
         }
     }
 
@@ -103,7 +129,7 @@ impl TcpListener {
 
     /// Converts into the standard library's listener, which stays non-blocking.
     pub fn into_std(self) -> std::net::TcpListener {
-        self.io.into_inner().into()
+        self.io.into_inner().into_system().into()
     }
 
     /// Returns the local address that this socket is bound to.
@@ -129,9 +155,7 @@ impl TcpListener {
     /// Cancel safe: no connection is lost.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = self.io.io(Direction::Read, |listener| listener.accept());
-        accepted
-            .await
-            .map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
+        accepted.await.map(TcpStream::accepted)
     }
 
     /// Tries to accept a connection, without waiting.
@@ -156,7 +180,7 @@ impl TcpListener {
         let accepted = self
             .io
             .try_io(Interest::READABLE, |listener| listener.accept());
-        accepted.map(|(stream, peer)| (TcpStream::from_nonblocking(stream.into()), peer))
+        accepted.map(TcpStream::accepted)
     }
 
     /// Polls for a connection; only the waker of the last call is woken. See [an
@@ -171,11 +195,8 @@ impl TcpListener {
         cx: &mut Context<'_>,
         mut admit: impl FnMut(&dyn Fn() -> io::Result<(TcpStream, SocketAddr)>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        let accept = |listener: &mio::net::TcpListener| {
-            admit(&|| {
-                let (stream, peer) = listener.accept()?;
-                Ok((TcpStream::from_nonblocking(stream.into()), peer))
-            })
+        let accept = |listener: &Behind<mio::net::TcpListener>| {
+            admit(&|| listener.accept().map(TcpStream::accepted))
         };
         self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
@@ -231,7 +252,7 @@ impl fmt::Debug for TcpListener {
 /// # std::io::Result::Ok(())
 /// ```
 pub struct TcpStream {
-    io: Registered<std::net::TcpStream>,
+    io: Registered<Behind<std::net::TcpStream>>,
 }
 
 socket!(TcpStream, std::net::TcpStream);
@@ -305,7 +326,26 @@ impl TcpStream {
     async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
         // Before the socket is created: a task that retries without descriptors yields as well.
         budget::proceed_and_spend().await;
-        TcpStream::connect_socket(stream_socket(address)?, address).await
+        match behind::host() {
+            None => TcpStream::connect_socket(stream_socket(address)?, address).await,
+            Some(host) => TcpStream::connect_simulated(&host, None, address, OnceLock::new()).await,
+        }
+    }
+
+    /// Connects a simulated socket, from an address or from one that its host chooses, with a stand-in that
+    /// may have options.
+    pub(super) async fn connect_simulated(
+        host: &SimulatedHost,
+        from: Option<SocketAddr>,
+        address: SocketAddr,
+        stand_in: OnceLock<std::net::TcpStream>,
+    ) -> io::Result<TcpStream> {
+        let socket = sim::Socket::tcp_connect(&host.net, from, address)?;
+        let stream = TcpStream {
+            io: Behind::simulated_with(socket, stand_in),
+        };
+        stream.connected(address).await?;
+        Ok(stream)
     }
 
     /// Connects a socket that is non-blocking; the caller spends budget.
@@ -319,13 +359,13 @@ impl TcpStream {
             Err(error) => return Err(error),
         }
         let stream = TcpStream::from_nonblocking(socket.into());
-        stream.connected().await?;
+        stream.connected(address).await?;
         Ok(stream)
     }
 
     /// Waits until a pending connect has succeeded or failed.
-    async fn connected(&self) -> io::Result<()> {
-        let outcome = |stream: &std::net::TcpStream| match stream.take_error()? {
+    async fn connected(&self, address: SocketAddr) -> io::Result<()> {
+        let outcome = |stream: &Behind<std::net::TcpStream>| match stream.take_error()? {
             Some(error) => Err(error),
             None => match stream.peer_addr() {
                 Ok(_) => Ok(()),
@@ -335,12 +375,28 @@ impl TcpStream {
                 Err(error) => Err(error),
             },
         };
-        self.io.io(Direction::Write, outcome).await
+        let mut connected = pin!(self.io.io(Direction::Write, outcome));
+        poll_fn(|cx| {
+            let polled = connected.as_mut().poll(cx);
+            if polled.is_pending() {
+                noted::was_connect(self.io.descriptor(), || address.to_string());
+            }
+            polled
+        })
+        .await
     }
 
-    pub(super) fn from_nonblocking(stream: std::net::TcpStream) -> TcpStream {
+    /// A connection that was accepted just now.
+    pub(super) fn accepted(
+        (io, peer): (Registered<Behind<std::net::TcpStream>>, SocketAddr),
+    ) -> (TcpStream, SocketAddr) {
+        context::record_accept();
+        (TcpStream { io }, peer)
+    }
+
+    fn from_nonblocking(stream: std::net::TcpStream) -> TcpStream {
         TcpStream {
-            io: Registered::from_nonblocking(stream),
+            io: Behind::nonblocking(stream),
         }
     }
 
@@ -365,9 +421,24 @@ impl TcpStream {
     ///
     /// Returns any error from the operating system.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let peek = |stream: &std::net::TcpStream| stream.peek(buf);
+        let peek = |stream: &Behind<std::net::TcpStream>| stream.peek(buf);
         self.io
             .poll_io_or(Direction::Read, cx, peek, |_| Short::No, || Ok(0))
+    }
+
+    /// Where a simulated socket keeps `TCP_NODELAY`.
+    fn kept_nodelay(&self) -> Option<&AtomicBool> {
+        match self.io.get_ref() {
+            Behind::System(_) => None,
+            Behind::Simulated(simulated) => Some(&simulated.nodelay),
+        }
+    }
+
+    /// A simulated socket resets at its end as well, with a linger of zero.
+    pub(super) fn note_linger(&self, linger: Option<Duration>) {
+        if let Behind::Simulated(simulated) = self.io.get_ref() {
+            simulated.socket.set_linger(linger);
+        }
     }
 
     pub(super) fn options(&self) -> SockRef<'_> {

@@ -15,7 +15,10 @@ macro_rules! tcp_options {
             ///
             /// Returns any error from the operating system; the same holds for all options below.
             pub fn set_nodelay(&self, nodelay: bool) -> std::io::Result<()> {
-                self.options().set_tcp_nodelay(nodelay)
+                match self.kept_nodelay() {
+                    Some(kept) => Ok(kept.store(nodelay, crate::sync::Ordering::Relaxed)),
+                    None => self.options().set_tcp_nodelay(nodelay),
+                }
             }
 
             /// Returns `TCP_NODELAY`.
@@ -24,7 +27,10 @@ macro_rules! tcp_options {
             ///
             /// Returns any error from the operating system.
             pub fn nodelay(&self) -> std::io::Result<bool> {
-                self.options().tcp_nodelay()
+                match self.kept_nodelay() {
+                    Some(kept) => Ok(kept.load(crate::sync::Ordering::Relaxed)),
+                    None => self.options().tcp_nodelay(),
+                }
             }
 
             /// Sets the time to live of outgoing packets (`IP_TTL`).
@@ -56,6 +62,7 @@ macro_rules! tcp_options {
             ///
             /// Returns any error from the operating system.
             pub fn set_linger(&self, linger: Option<std::time::Duration>) -> std::io::Result<()> {
+                self.note_linger(linger);
                 self.options()
                     .set_linger(linger.map(crate::net::option_values::whole_seconds))
             }

@@ -2,15 +2,19 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket};
 
 use crate::event_loop::budget;
 use crate::net::address_error::cannot_bind;
+use crate::net::behind;
 use crate::net::tcp::{TcpListener, TcpStream, new_socket};
 use crate::net::tcp_options::tcp_options;
+use crate::sim::{self, SimulatedHost};
+use crate::sync::{Arc, AtomicBool, Mutex, plain::OnceLock};
 
 /// A TCP socket that does not listen and is not connected yet, to set options that have to precede it.
 ///
@@ -38,10 +42,41 @@ use crate::net::tcp_options::tcp_options;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct TcpSocket {
+    /// On a simulated host it only keeps the options.
     socket: Socket,
+    simulated: Option<Box<Unconnected>>,
+}
+
+/// A simulated socket before it listens or connects.
+struct Unconnected {
+    host: Arc<SimulatedHost>,
+    any: SocketAddr,
+    /// Once it is bound: it has its port, and does not listen yet.
+    bound: Mutex<Option<sim::Socket>>,
+    linger: Mutex<Option<Duration>>,
 }
 
 tcp_options!(TcpSocket);
+
+impl Unconnected {
+    fn bind(&self, address: SocketAddr, reuse_port: bool) -> io::Result<()> {
+        self.check_family(address)?;
+        let mut bound = self.bound.lock();
+        if bound.is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        *bound = Some(sim::Socket::tcp_bind(&self.host.net, address, reuse_port)?);
+        Ok(())
+    }
+
+    fn check_family(&self, address: SocketAddr) -> io::Result<()> {
+        match (self.any.is_ipv4(), address.is_ipv4()) {
+            (true, false) => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
+            (false, true) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            _ => Ok(()),
+        }
+    }
+}
 
 impl TcpSocket {
     /// Creates an IPv4 socket.
@@ -50,8 +85,7 @@ impl TcpSocket {
     ///
     /// Returns any error from the operating system.
     pub fn new_v4() -> io::Result<TcpSocket> {
-        let socket = new_socket(Domain::IPV4)?;
-        Ok(TcpSocket { socket })
+        TcpSocket::new(Domain::IPV4, (Ipv4Addr::UNSPECIFIED, 0).into())
     }
 
     /// Creates an IPv6 socket.
@@ -60,8 +94,21 @@ impl TcpSocket {
     ///
     /// Returns any error from the operating system.
     pub fn new_v6() -> io::Result<TcpSocket> {
-        let socket = new_socket(Domain::IPV6)?;
-        Ok(TcpSocket { socket })
+        TcpSocket::new(Domain::IPV6, (Ipv6Addr::UNSPECIFIED, 0).into())
+    }
+
+    fn new(domain: Domain, any: SocketAddr) -> io::Result<TcpSocket> {
+        let socket = new_socket(domain)?;
+        let unconnected = |host| {
+            Box::new(Unconnected {
+                host,
+                any,
+                bound: Mutex::new(None),
+                linger: Mutex::new(None),
+            })
+        };
+        let simulated = behind::host().map(unconnected);
+        Ok(TcpSocket { socket, simulated })
     }
 
     /// Converts a standard library stream that is not connected, as `socket2` makes it, and makes it
@@ -73,7 +120,8 @@ impl TcpSocket {
     pub fn from_std_stream(stream: std::net::TcpStream) -> io::Result<TcpSocket> {
         stream.set_nonblocking(true)?;
         let socket = stream.into();
-        Ok(TcpSocket { socket })
+        let simulated = None;
+        Ok(TcpSocket { socket, simulated })
     }
 
     /// Sets `SO_REUSEADDR`: an address whose old connections still linger can be bound.
@@ -139,6 +187,10 @@ impl TcpSocket {
     ///
     /// Returns any error from the operating system, such as `AddrInUse`, with the address.
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
+        if let Some(simulated) = &self.simulated {
+            let bound = simulated.bind(address, self.reuseport()?);
+            return bound.map_err(|error| cannot_bind(address, error));
+        }
         let bound = self.socket.bind(&address.into());
         bound.map_err(|error| cannot_bind(address, error))
     }
@@ -149,6 +201,12 @@ impl TcpSocket {
     ///
     /// Returns any error from the operating system.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        if let Some(simulated) = &self.simulated {
+            return match &*simulated.bound.lock() {
+                Some(bound) => bound.local_addr(),
+                None => Ok(simulated.any),
+            };
+        }
         let address = self.socket.local_addr()?;
         let no_ip = || io::Error::new(io::ErrorKind::InvalidInput, "this is not a TCP socket");
         address.as_socket().ok_or_else(no_ip)
@@ -170,6 +228,15 @@ impl TcpSocket {
     /// Returns any error from the operating system.
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         let backlog = usize::try_from(backlog).unwrap_or(usize::MAX);
+        if let Some(simulated) = &self.simulated {
+            if simulated.bound.lock().is_none() {
+                simulated.bind(simulated.any, self.reuseport()?)?;
+            }
+            let bound = simulated.bound.lock().take();
+            let bound = bound.expect("it was bound just now, and nobody else has it");
+            bound.listen(backlog);
+            return Ok(TcpListener::simulated(bound));
+        }
         TcpListener::listen_socket(self.socket, backlog)
     }
 
@@ -185,7 +252,29 @@ impl TcpSocket {
     /// Cancel safe: the attempt is abandoned, and the socket closed.
     pub async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         budget::proceed_and_spend().await;
+        if let Some(simulated) = self.simulated {
+            simulated.check_family(address)?;
+            // The port is free while the connection takes it: nothing else runs in between.
+            let bound = simulated.bound.lock().take();
+            let from = bound.map(|bound| bound.local_addr()).transpose()?;
+            let linger = *simulated.linger.lock();
+            let stand_in = OnceLock::from(std::net::TcpStream::from(self.socket));
+            let host = &simulated.host;
+            let stream = TcpStream::connect_simulated(host, from, address, stand_in).await?;
+            stream.note_linger(linger);
+            return Ok(stream);
+        }
         TcpStream::connect_socket(self.socket, address).await
+    }
+
+    fn kept_nodelay(&self) -> Option<&AtomicBool> {
+        None
+    }
+
+    fn note_linger(&self, linger: Option<Duration>) {
+        if let Some(simulated) = &self.simulated {
+            *simulated.linger.lock() = linger;
+        }
     }
 
     fn options(&self) -> SockRef<'_> {

@@ -9,9 +9,11 @@ use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
 use crate::net::address_error::cannot_bind;
+use crate::net::behind::{self, Behind};
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
 use crate::reactor::direction::Direction;
+use crate::sim;
 
 /// A UDP socket.
 ///
@@ -35,7 +37,7 @@ use crate::reactor::direction::Direction;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct UdpSocket {
-    io: Registered<std::net::UdpSocket>,
+    io: Registered<Behind<std::net::UdpSocket>>,
 }
 
 socket!(UdpSocket, std::net::UdpSocket);
@@ -60,6 +62,11 @@ impl UdpSocket {
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<UdpSocket> {
         try_each(&address, |address| async move {
             budget::proceed_and_spend().await;
+            if let Some(host) = behind::host() {
+                let bound = sim::Socket::udp_bind(&host.net, address);
+                let io = Behind::simulated(bound.map_err(|error| cannot_bind(address, error))?);
+                return Ok(UdpSocket { io });
+            }
             let bound = std::net::UdpSocket::bind(address);
             UdpSocket::from_std(bound.map_err(|error| cannot_bind(address, error))?)
         })
@@ -80,7 +87,7 @@ impl UdpSocket {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn as_std(&self) -> &std::net::UdpSocket {
-        self.io.get_ref()
+        self.io.get_ref().system()
     }
 
     /// Connects to a peer: `send` sends to it, and only its datagrams are received.
@@ -201,7 +208,7 @@ impl UdpSocket {
         buf: &[u8],
         address: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        let send = |socket: &std::net::UdpSocket| socket.send_to(buf, address);
+        let send = |socket: &Behind<std::net::UdpSocket>| socket.send_to(buf, address);
         self.io.poll_io(Direction::Write, cx, send, |_| Short::No)
     }
 
@@ -225,7 +232,7 @@ impl UdpSocket {
     ///
     /// Returns any error from the operating system.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        let peek = |socket: &std::net::UdpSocket| socket.peek(buf);
+        let peek = |socket: &Behind<std::net::UdpSocket>| socket.peek(buf);
         self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
     }
 
@@ -240,7 +247,7 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         buf: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        let peek = |socket: &std::net::UdpSocket| socket.peek_from(buf);
+        let peek = |socket: &Behind<std::net::UdpSocket>| socket.peek_from(buf);
         self.io.poll_io(Direction::Read, cx, peek, |_| Short::No)
     }
 

@@ -1,9 +1,9 @@
 //! Unix domain streams and listeners.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::net::{self, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -11,18 +11,22 @@ use futures::Stream;
 use futures::io::{AsyncRead, AsyncWrite};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::event_loop::budget;
 use crate::event_loop::handle::EventLoop;
+use crate::event_loop::{budget, context};
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::io::waiter::Waiter;
 use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
+use crate::net::behind::{self, Behind, path_of};
+use crate::net::send::requested;
 use crate::net::socket::{descriptors, socket, try_from_std};
-use crate::net::stream::{end_of_stream, requested, stream, write, write_vectored};
+use crate::net::stream::{end_of_stream, stream};
+use crate::net::tcp::BACKLOG;
 use crate::net::unix_addr::{ShownPath, from_path, to_sock_addr};
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::Intent;
+use crate::sim::{self, SimulatedHost};
 
 /// A Unix domain stream.
 ///
@@ -50,7 +54,7 @@ use crate::reactor::wait_list::Intent;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct UnixStream {
-    io: Registered<net::UnixStream>,
+    io: Registered<Behind<net::UnixStream>>,
 }
 
 socket!(UnixStream, net::UnixStream);
@@ -120,9 +124,12 @@ impl UnixStream {
     /// # std::io::Result::Ok(())
     /// ```
     pub async fn connect_addr(address: &SocketAddr) -> io::Result<UnixStream> {
-        let address = to_sock_addr(address)?;
         // Before the socket is created: a task that retries without descriptors yields as well.
         budget::proceed_and_spend().await;
+        if let Some(host) = behind::host() {
+            return UnixStream::connect_simulated(&host, None, address).await;
+        }
+        let address = to_sock_addr(address)?;
         UnixStream::connect_socket(new_socket(Type::STREAM)?, address).await
     }
 
@@ -141,8 +148,28 @@ impl UnixStream {
             }
         }
         Ok(UnixStream {
-            io: Registered::from_nonblocking(socket.into()),
+            io: Behind::nonblocking(socket.into()),
         })
+    }
+
+    /// Connects a simulated socket, as [`connect_socket`](UnixStream::connect_socket) does.
+    pub(super) async fn connect_simulated(
+        host: &SimulatedHost,
+        from: Option<PathBuf>,
+        address: &SocketAddr,
+    ) -> io::Result<UnixStream> {
+        let path = path_of(address)?;
+        let mut backoff = Backoff::new();
+        loop {
+            match sim::Socket::unix_connect(&host.net, from.clone(), path) {
+                Ok(socket) => {
+                    let io = Behind::simulated(socket);
+                    return Ok(UnixStream { io });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => backoff.wait().await?,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Creates two streams that are connected to each other.
@@ -164,6 +191,11 @@ impl UnixStream {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+        if let Some(host) = behind::host() {
+            let (one, other) = sim::Socket::unix_pair(&host.net);
+            let [one, other] = [one, other].map(Behind::simulated);
+            return Ok((UnixStream { io: one }, UnixStream { io: other }));
+        }
         let (one, other) = net::UnixStream::pair()?;
         Ok((UnixStream::from_std(one)?, UnixStream::from_std(other)?))
     }
@@ -196,7 +228,7 @@ impl UnixStream {
 /// ```
 pub struct UnixListener {
     // mio's listener accepts a connection and makes it non-blocking in one system call.
-    io: Registered<mio::net::UnixListener>,
+    io: Registered<Behind<mio::net::UnixListener>>,
 }
 
 impl UnixListener {
@@ -209,6 +241,9 @@ impl UnixListener {
     /// a path that is too long, or for a zero byte within it.
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
         let path = path.as_ref();
+        if let Some(host) = behind::host() {
+            return UnixListener::listen_simulated(&host, path, BACKLOG);
+        }
         let bound = from_path(path).and_then(|address| net::UnixListener::bind_addr(&address));
         UnixListener::from_std(bound.map_err(|error| cannot_bind(ShownPath(path), error))?)
     }
@@ -232,6 +267,9 @@ impl UnixListener {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
+        if let Some(host) = behind::host() {
+            return UnixListener::listen_simulated(&host, path_of(address)?, BACKLOG);
+        }
         let bound = net::UnixListener::bind_addr(address);
         UnixListener::from_std(
             bound.map_err(|error| cannot_bind(format_args!("{address:?}"), error))?,
@@ -244,6 +282,9 @@ impl UnixListener {
         backlog: usize,
         prepare: impl FnOnce(&Socket) -> io::Result<()>,
     ) -> io::Result<UnixListener> {
+        if let Some(host) = behind::host() {
+            return UnixListener::listen_simulated(&host, path, backlog);
+        }
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         prepare(&socket)?;
         let bound = SockAddr::unix(path).and_then(|address| socket.bind(&address));
@@ -260,13 +301,33 @@ impl UnixListener {
     pub fn from_std(listener: net::UnixListener) -> io::Result<UnixListener> {
         listener.set_nonblocking(true)?;
         Ok(UnixListener {
-            io: Registered::from_nonblocking(mio::net::UnixListener::from_std(listener)),
+            io: Behind::nonblocking(mio::net::UnixListener::from_std(listener)),
         })
+    }
+
+    fn listen_simulated(
+        host: &SimulatedHost,
+        path: &Path,
+        backlog: usize,
+    ) -> io::Result<UnixListener> {
+        let bound = sim::Socket::unix_listen(&host.net, path, backlog);
+        let bound = bound.map_err(|error| cannot_bind(path.display(), error))?;
+        Ok(UnixListener::simulated(bound))
+    }
+
+    pub(super) fn is_simulated(&self) -> bool {
+        self.io.get_ref().is_simulated()
+    }
+
+    /// Wraps a simulated socket that listens.
+    pub(super) fn simulated(socket: sim::Socket) -> UnixListener {
+        let io = Behind::simulated(socket);
+        UnixListener { io }
     }
 
     /// Converts into the standard library's listener, which stays non-blocking.
     pub fn into_std(self) -> net::UnixListener {
-        self.io.into_inner().into()
+        self.io.into_inner().into_system().into()
     }
 
     /// Returns the local address that this socket is bound to.
@@ -334,8 +395,9 @@ impl UnixListener {
         cx: &mut Context<'_>,
         mut admit: impl FnMut(&dyn Fn() -> io::Result<(UnixStream, SocketAddr)>) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        let accept =
-            |listener: &mio::net::UnixListener| admit(&|| listener.accept().map(accepted_stream));
+        let accept = |listener: &Behind<mio::net::UnixListener>| {
+            admit(&|| listener.accept().map(accepted_stream))
+        };
         self.io.poll_io(Direction::Read, cx, accept, |_| Short::No)
     }
 
@@ -374,8 +436,11 @@ impl UnixListener {
     }
 }
 
-fn accepted_stream((stream, peer): (mio::net::UnixStream, SocketAddr)) -> (UnixStream, SocketAddr) {
-    let io = Registered::from_nonblocking(stream.into());
+/// A connection that was accepted just now.
+fn accepted_stream(
+    (io, peer): (Registered<Behind<net::UnixStream>>, SocketAddr),
+) -> (UnixStream, SocketAddr) {
+    context::record_accept();
     (UnixStream { io }, peer)
 }
 
@@ -407,7 +472,7 @@ impl fmt::Debug for UnixListener {
 /// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct UnixIncoming<'a>(Waiter<'a, mio::net::UnixListener>);
+pub struct UnixIncoming<'a>(Waiter<'a, Behind<mio::net::UnixListener>>);
 
 impl Stream for UnixIncoming<'_> {
     type Item = io::Result<UnixStream>;

@@ -9,10 +9,12 @@ use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::address_error::cannot_bind;
 use crate::net::backoff::Backoff;
+use crate::net::behind::{self, Behind, path_of};
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
 use crate::net::unix_addr::{ShownPath, from_path, require_name};
 use crate::reactor::direction::Direction;
+use crate::sim::{self, SimulatedHost};
 
 /// A Unix domain datagram socket.
 ///
@@ -34,7 +36,7 @@ use crate::reactor::direction::Direction;
 /// # std::io::Result::Ok(())
 /// ```
 pub struct UnixDatagram {
-    io: Registered<net::UnixDatagram>,
+    io: Registered<Behind<net::UnixDatagram>>,
 }
 
 socket!(UnixDatagram, net::UnixDatagram);
@@ -73,6 +75,10 @@ impl UnixDatagram {
     /// ```
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixDatagram> {
         let path = path.as_ref();
+        if let Some(host) = behind::host() {
+            let bound = UnixDatagram::simulated(&host, Some(path));
+            return bound.map_err(|error| cannot_bind(ShownPath(path), error));
+        }
         let bound = from_path(path).and_then(|address| net::UnixDatagram::bind_addr(&address));
         UnixDatagram::from_std(bound.map_err(|error| cannot_bind(ShownPath(path), error))?)
     }
@@ -102,6 +108,11 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixDatagram> {
+        if let Some(host) = behind::host() {
+            let bound =
+                path_of(address).and_then(|path| UnixDatagram::simulated(&host, Some(path)));
+            return bound.map_err(|error| cannot_bind(format_args!("{address:?}"), error));
+        }
         let bound = net::UnixDatagram::bind_addr(address);
         let with_address = |error| cannot_bind(format_args!("{address:?}"), error);
         UnixDatagram::from_std(bound.map_err(with_address)?)
@@ -113,7 +124,21 @@ impl UnixDatagram {
     ///
     /// Returns any error from the operating system.
     pub fn unbound() -> io::Result<UnixDatagram> {
+        if let Some(host) = behind::host() {
+            return UnixDatagram::simulated(&host, None);
+        }
         UnixDatagram::from_std(net::UnixDatagram::unbound()?)
+    }
+
+    /// Creates a simulated socket, which is bound if there is a path.
+    pub(super) fn simulated(host: &SimulatedHost, path: Option<&Path>) -> io::Result<UnixDatagram> {
+        sim::Socket::letters(&host.net, path).map(UnixDatagram::from_simulated)
+    }
+
+    /// Wraps a simulated socket.
+    pub(super) fn from_simulated(socket: sim::Socket) -> UnixDatagram {
+        let io = Behind::simulated(socket);
+        UnixDatagram { io }
     }
 
     /// Creates two sockets that are connected to each other.
@@ -136,6 +161,11 @@ impl UnixDatagram {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        if let Some(host) = behind::host() {
+            let (one, other) = sim::Socket::letters_pair(&host.net)?;
+            let [one, other] = [one, other].map(Behind::simulated);
+            return Ok((UnixDatagram { io: one }, UnixDatagram { io: other }));
+        }
         let (one, other) = net::UnixDatagram::pair()?;
         Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
     }
@@ -214,7 +244,7 @@ impl UnixDatagram {
         let address = from_path(path.as_ref())?;
         require_name(&address)?;
         // A full queue elsewhere says nothing about this socket: its readiness stays.
-        let send = |socket: &net::UnixDatagram| Ok(socket.send_to_addr(buf, &address));
+        let send = |socket: &Behind<net::UnixDatagram>| Ok(socket.send_to_addr(buf, &address));
         self.io.try_io(Interest::WRITABLE, send)?
     }
 
@@ -231,13 +261,13 @@ impl UnixDatagram {
     /// full.
     async fn send_with_backoff(
         &self,
-        send: impl Fn(&net::UnixDatagram) -> io::Result<usize>,
+        send: impl Fn(&Behind<net::UnixDatagram>) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let mut backoff = Backoff::new();
         loop {
             // The socket itself stays writable, and each attempt makes the system report that again:
             // waiting for readiness would busy-loop.
-            let attempt = |socket: &net::UnixDatagram| match send(socket) {
+            let attempt = |socket: &Behind<net::UnixDatagram>| match send(socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
                 result => result.map(Some),
             };

@@ -10,9 +10,12 @@ use socket2::{Socket, Type};
 
 use crate::event_loop::budget;
 use crate::net::address_error::cannot_bind;
+use crate::net::behind;
 use crate::net::unix::{UnixListener, UnixStream, new_socket};
 use crate::net::unix_addr::{ShownPath, from_path, to_sock_addr};
 use crate::net::unix_datagram::UnixDatagram;
+use crate::sim::{self, SimulatedHost};
+use crate::sync::{Arc, Mutex};
 
 /// A Unix socket that does not listen and is not connected yet: to bind a stream before it connects, or
 /// to choose the backlog of a listener.
@@ -42,6 +45,28 @@ use crate::net::unix_datagram::UnixDatagram;
 pub struct UnixSocket {
     socket: Socket,
     kind: Type,
+    /// On a simulated host.
+    simulated: Option<Box<Unconnected>>,
+}
+
+/// A simulated socket before it listens, connects or exchanges datagrams.
+struct Unconnected {
+    host: Arc<SimulatedHost>,
+    bound: Mutex<Option<sim::Socket>>,
+}
+
+impl Unconnected {
+    fn bind(&self, kind: Type, path: &Path) -> io::Result<()> {
+        let mut bound = self.bound.lock();
+        if bound.is_some() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        *bound = Some(match kind {
+            Type::STREAM => sim::Socket::unix_bind(&self.host.net, path)?,
+            _ => sim::Socket::letters(&self.host.net, Some(path))?,
+        });
+        Ok(())
+    }
 }
 
 impl UnixSocket {
@@ -77,7 +102,16 @@ impl UnixSocket {
 
     fn new(kind: Type) -> io::Result<UnixSocket> {
         let socket = new_socket(kind)?;
-        Ok(UnixSocket { socket, kind })
+        let unconnected = |host| {
+            let bound = Mutex::new(None);
+            Box::new(Unconnected { host, bound })
+        };
+        let simulated = behind::host().map(unconnected);
+        Ok(UnixSocket {
+            socket,
+            kind,
+            simulated,
+        })
     }
 
     /// Binds to `path`, which must not exist yet; a path that begins with a zero byte is an abstract name
@@ -88,6 +122,10 @@ impl UnixSocket {
     /// Returns any error from the operating system, such as `AddrInUse`, with the path.
     pub fn bind<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
         let path = path.as_ref();
+        if let Some(simulated) = &self.simulated {
+            let bound = simulated.bind(self.kind, path);
+            return bound.map_err(|error| cannot_bind(ShownPath(path), error));
+        }
         let address = from_path(path).and_then(|address| to_sock_addr(&address));
         let bound = address.and_then(|address| self.socket.bind(&address));
         bound.map_err(|error| cannot_bind(ShownPath(path), error))
@@ -103,6 +141,12 @@ impl UnixSocket {
             Type::STREAM,
             "a datagram socket cannot listen: make it with new_stream",
         )?;
+        if let Some(simulated) = self.simulated {
+            let bound = simulated.bound.lock().take();
+            let bound = bound.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+            bound.listen(usize::try_from(backlog).unwrap_or(usize::MAX));
+            return Ok(UnixListener::simulated(bound));
+        }
         self.socket
             .listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         UnixListener::from_std(net::UnixListener::from(self.socket))
@@ -121,6 +165,13 @@ impl UnixSocket {
         let instead =
             "a datagram socket does not become a stream: make it with new_stream, or use datagram";
         self.require(Type::STREAM, instead)?;
+        if let Some(simulated) = self.simulated {
+            budget::proceed_and_spend().await;
+            let from = simulated.bound.lock().take();
+            let from = from.and_then(|bound| bound.unix_local());
+            let address = from_path(path.as_ref())?;
+            return UnixStream::connect_simulated(&simulated.host, from, &address).await;
+        }
         let address = to_sock_addr(&from_path(path.as_ref())?)?;
         budget::proceed_and_spend().await;
         UnixStream::connect_socket(self.socket, address).await
@@ -136,6 +187,12 @@ impl UnixSocket {
             Type::DGRAM,
             "a stream socket has no datagrams: make it with new_datagram",
         )?;
+        if let Some(simulated) = self.simulated {
+            return match simulated.bound.lock().take() {
+                Some(bound) => Ok(UnixDatagram::from_simulated(bound)),
+                None => UnixDatagram::simulated(&simulated.host, None),
+            };
+        }
         UnixDatagram::from_std(net::UnixDatagram::from(self.socket))
     }
 

@@ -1,7 +1,7 @@
 //! Where a loop waits: for its bell, and for the descriptors in its table.
 //!
 //! - A loop waits in its driver and nowhere else: in `mio` if the group does I/O, otherwise in a
-//!   [`Parker`].
+//!   [`Parker`]. A loop of a simulation never waits: the simulation runs it when its bell was rung.
 //! - The driver remembers a ring before the wait, so `sleeping → ring → wait` cannot hang.
 //! - `EINTR` is neither an event nor an error.
 //! - Any other error, and 512 consecutive waits that end early and without events, rebuild the reactor:
@@ -14,6 +14,7 @@
 
 pub(crate) mod alarm;
 pub(crate) mod direction;
+pub(crate) mod registrar;
 pub(crate) mod source;
 pub(crate) mod table;
 pub(crate) mod wait_list;
@@ -28,8 +29,10 @@ use mio::{Events, Poll};
 
 use crate::park::{Parker, round_up};
 use crate::reactor::alarm::Alarm;
+use crate::reactor::registrar::Registrar;
 use crate::reactor::source::Source;
 use crate::reactor::table::{ALARM, BELL, Table};
+use crate::sim::{Bell, Network, ReadyEvent, Selector};
 use crate::sync::{self, Arc, Mutex};
 use crate::trace;
 
@@ -45,6 +48,15 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) enum Driver {
     Io(Reactor),
     Park(Arc<Parker>, Precision),
+    Simulated(SimulatedReactor),
+}
+
+/// The selector of a loop of a simulation.
+#[derive(Debug)]
+pub(crate) struct SimulatedReactor {
+    selector: Arc<Selector>,
+    bell: Bell,
+    events: Vec<ReadyEvent>,
 }
 
 /// How exactly a wait ends at its deadline; never before it.
@@ -87,6 +99,7 @@ pub(crate) enum Doorbell {
     /// `None` once the loop has ended: remaining handles keep no descriptor open.
     Io(Mutex<Option<mio::Waker>>),
     Park(Arc<Parker>),
+    Simulated(Bell),
 }
 
 impl Driver {
@@ -123,6 +136,26 @@ impl Driver {
         (Driver::Park(parker, precision), port)
     }
 
+    /// Creates the driver of a loop on a host of a simulated network; `bell` tells the simulation to run it.
+    pub(crate) fn simulated<W: Borrow<Source>>(
+        network: &Arc<Network>,
+        bell: Bell,
+        io: bool,
+    ) -> (Driver, Port<W>) {
+        let selector = Selector::new(bell.clone());
+        let registrar = Registrar::Simulated(Arc::clone(network), Arc::clone(&selector));
+        let port = Port {
+            bell: Doorbell::Simulated(bell.clone()),
+            table: io.then(|| Table::new(registrar)),
+        };
+        let reactor = SimulatedReactor {
+            selector,
+            bell,
+            events: Vec::new(),
+        };
+        (Driver::Simulated(reactor), port)
+    }
+
     /// Waits for a ring or readiness, until `until` at most; adds the wakers of tasks that waited for
     /// what is ready to `ready`.
     pub(crate) fn wait<W: Borrow<Source>>(
@@ -141,6 +174,9 @@ impl Driver {
                 Ok(())
             }
             Driver::Io(reactor) => reactor.wait(port, until, ready),
+            Driver::Simulated(_) => Err(io::Error::other(
+                "a loop of a simulation was run by something else",
+            )),
         }
     }
 
@@ -148,20 +184,26 @@ impl Driver {
     /// another one after a rebuild.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
         match self {
-            Driver::Park(..) => None,
+            Driver::Park(..) | Driver::Simulated(_) => None,
             Driver::Io(reactor) => Some(reactor.poll.as_raw_fd()),
         }
     }
 
-    /// Whether the bell of a loop that only parks was rung.
+    /// Whether the bell of a loop that a test drives was rung.
     pub(crate) fn was_rung(&self) -> bool {
-        matches!(self, Driver::Park(parker, _) if parker.has_permit())
+        match self {
+            Driver::Park(parker, _) => parker.has_permit(),
+            Driver::Simulated(reactor) => reactor.bell.was_rung(),
+            Driver::Io(_) => false,
+        }
     }
 
     /// Consumes the ring, as a wait would.
     pub(crate) fn forget_ring(&self) {
-        if let Driver::Park(parker, _) = self {
-            parker.park(Some(Duration::ZERO));
+        match self {
+            Driver::Park(parker, _) => drop(parker.park(Some(Duration::ZERO))),
+            Driver::Simulated(reactor) => reactor.bell.answer(),
+            Driver::Io(_) => {}
         }
     }
 
@@ -177,7 +219,21 @@ impl Driver {
             Driver::Io(reactor) => reactor
                 .poll_once(port, Some(Duration::ZERO), ready)
                 .map(drop),
+            Driver::Simulated(reactor) => {
+                reactor.collect(port, ready);
+                Ok(())
+            }
         }
+    }
+}
+
+impl SimulatedReactor {
+    fn collect<W: Borrow<Source>>(&mut self, port: &Port<W>, ready: &mut Vec<Waker>) {
+        self.selector.take(&mut self.events);
+        if let (Some(table), false) = (&port.table, self.events.is_empty()) {
+            table.report_simulated(&self.events, ready);
+        }
+        self.events.clear();
     }
 }
 
@@ -187,6 +243,10 @@ impl Doorbell {
         match self {
             Doorbell::Park(parker) => {
                 parker.unpark();
+                Ok(())
+            }
+            Doorbell::Simulated(bell) => {
+                bell.ring();
                 Ok(())
             }
             Doorbell::Io(waker) => match &*waker.lock() {

@@ -60,6 +60,7 @@ use mio::event::Event;
 
 use crate::reactor::direction::Direction;
 use crate::reactor::wait_list::{Intent, WaitKey, WaitList};
+use crate::sim::Ready;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 const READABLE: usize = 1;
@@ -81,7 +82,9 @@ const LIMITED: usize = 1 << 7;
 const USED: usize = 1 << 8;
 /// It was ready for a read at least once.
 const RECEIVED: usize = 1 << 9;
-const TICK: usize = 1 << 10;
+/// A waker was taken to have its task look for something else; see [`Source::take_awaited`].
+const NUDGED: usize = 1 << 10;
+const TICK: usize = 1 << 11;
 /// All bits below the tick.
 const BITS: usize = TICK - 1;
 
@@ -238,16 +241,25 @@ impl Source {
 
     /// Records what the selector reported; adds the wakers of the affected waiters to `woken`.
     pub(crate) fn report(&self, event: &Event, woken: &mut Vec<Waker>) {
-        let mut bits = 0;
-        for (set, bit) in [
-            (event.is_readable(), READABLE),
-            (event.is_writable(), WRITABLE),
-            (event.is_read_closed() || event.is_priority(), READ_STICKY),
-            (event.is_write_closed(), WRITE_STICKY),
-            (event.is_error(), READ_STICKY | WRITE_STICKY),
-        ] {
-            bits |= if set { bit } else { 0 };
-        }
+        let bits = bits_of([
+            event.is_readable(),
+            event.is_writable(),
+            event.is_read_closed() || event.is_priority(),
+            event.is_write_closed(),
+            event.is_error(),
+        ]);
+        self.set(bits, woken);
+    }
+
+    /// Records what a simulated selector reported, as [`report`](Source::report) does.
+    pub(crate) fn report_simulated(&self, ready: &Ready, woken: &mut Vec<Waker>) {
+        let bits = bits_of([
+            ready.readable,
+            ready.writable,
+            ready.read_closed,
+            ready.write_closed,
+            ready.error,
+        ]);
         self.set(bits, woken);
     }
 
@@ -262,6 +274,16 @@ impl Source {
         self.word.fetch_or(READS_ENDED, Ordering::AcqRel);
         let mut waiters = self.waiters.lock();
         waiters.collect_woken(Direction::Read, READ_STICKY, woken);
+    }
+
+    /// Adds the wakers of those that wait to read to `woken`, although nothing has arrived.
+    pub(crate) fn wake_readers(&self, woken: &mut Vec<Waker>) {
+        let before = woken.len();
+        let mut waiters = self.waiters.lock();
+        waiters.collect_woken(Direction::Read, READ_STICKY, woken);
+        if woken.len() > before {
+            self.word.fetch_or(NUDGED, Ordering::AcqRel);
+        }
     }
 
     /// Has every operation that would have to wait fail; adds the wakers of all waiters to `woken`. Use
@@ -291,11 +313,15 @@ impl Source {
         self.word.load(Ordering::Acquire) & arrived != 0
     }
 
-    /// Whether a task waits for it, or did when it was last polled.
-    pub(crate) fn is_awaited(&self) -> bool {
+    /// Whether a task waits for it, or did when it was last polled. One that was woken only to
+    /// [look for something else](Source::wake_readers) has waited up to now, and counts once.
+    pub(crate) fn take_awaited(&self) -> bool {
         let waiters = self.waiters.lock();
+        // With the lock held: a waker is either still there or has left its mark.
+        let nudged = self.word.fetch_and(!NUDGED, Ordering::AcqRel) & NUDGED != 0;
         let futures = waiters.futures.as_ref();
-        waiters.poll_read.is_some()
+        nudged
+            || waiters.poll_read.is_some()
             || waiters.poll_write.is_some()
             || futures.is_some_and(|futures| !futures.is_empty())
     }
@@ -364,6 +390,20 @@ impl Source {
             next,
         }
     }
+}
+
+/// The bits of an event: readable, writable, read closed, write closed, error.
+#[inline]
+fn bits_of(event: [bool; 5]) -> usize {
+    const BITS: [usize; 5] = [
+        READABLE,
+        WRITABLE,
+        READ_STICKY,
+        WRITE_STICKY,
+        READ_STICKY | WRITE_STICKY,
+    ];
+    let bits = event.into_iter().zip(BITS);
+    bits.fold(0, |all, (set, bit)| all | if set { bit } else { 0 })
 }
 
 impl SourceWaiters {

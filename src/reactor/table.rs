@@ -17,25 +17,14 @@ use std::io;
 use std::os::fd::RawFd;
 use std::task::Waker;
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Registry, Token};
+use mio::{Events, Registry, Token};
 use slab::Slab;
 
 use crate::metrics::gauges::Gauge;
+use crate::reactor::registrar::Registrar;
 use crate::reactor::source::Source;
+use crate::sim::ReadyEvent;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
-
-/// Both directions; and urgent data where the selector reports it separately, since a read stops
-/// short of it.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const INTEREST: Interest = Interest::READABLE
-    .add(Interest::WRITABLE)
-    .add(Interest::PRIORITY);
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
-
-/// Whether a registration that is modified is reported again if it is ready: epoll promises that.
-const MODIFYING_LOOKS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Half of a token is the index, the other half the generation.
 const HALF_BITS: u32 = usize::BITS / 2;
@@ -70,7 +59,7 @@ pub(crate) struct Table<W> {
 #[derive(Debug)]
 struct TableInner<W> {
     /// `None` once the loop has ended.
-    registry: Option<Registry>,
+    registrar: Option<Registrar>,
     slots: Slab<TableSlot<W>>,
     generation: u32,
 }
@@ -78,15 +67,16 @@ struct TableInner<W> {
 #[derive(Debug)]
 struct TableSlot<W> {
     generation: u32,
+    /// Negative for a socket of a simulated network: see [`registrar`](super::registrar).
     fd: RawFd,
     watched: Arc<W>,
 }
 
 impl<W: Borrow<Source>> Table<W> {
-    pub(crate) fn new(registry: Registry) -> Table<W> {
+    pub(crate) fn new(registrar: impl Into<Registrar>) -> Table<W> {
         Table {
             inner: Mutex::new(TableInner {
-                registry: Some(registry),
+                registrar: Some(registrar.into()),
                 slots: Slab::new(),
                 generation: 0,
             }),
@@ -110,23 +100,23 @@ impl<W: Borrow<Source>> Table<W> {
 
     /// Whether it refuses new descriptors.
     pub(crate) fn is_closed(&self) -> bool {
-        self.inner.lock().registry.is_none()
+        self.inner.lock().registrar.is_none()
     }
 
     /// Registers a descriptor, in both directions; `None` if the loop has ended.
     pub(crate) fn register(&self, fd: RawFd, watched: &Arc<W>) -> Option<io::Result<Token>> {
         let mut inner = self.inner.lock();
         let TableInner {
-            registry,
+            registrar,
             slots,
             generation,
         } = &mut *inner;
-        let registry = registry.as_ref()?;
+        let registrar = registrar.as_ref()?;
         *generation = (*generation + 1) % GENERATIONS;
         let entry = slots.vacant_entry();
         let token = token(entry.key(), *generation);
         debug_assert!(token != BELL && token != ALARM);
-        if let Err(error) = registry.register(&mut SourceFd(&fd), token, INTEREST) {
+        if let Err(error) = registrar.register(fd, token) {
             return Some(Err(error));
         }
         entry.insert(TableSlot {
@@ -145,9 +135,8 @@ impl<W: Borrow<Source>> Table<W> {
             return;
         };
         let fd = slot.fd;
-        if let (Some(registry), true) = (&inner.registry, self.process == std::process::id()) {
-            // This fails only if the selector is broken, and then a rebuild leaves the descriptor out.
-            let _ = registry.deregister(&mut SourceFd(&fd));
+        if let (Some(registrar), true) = (&inner.registrar, self.process == std::process::id()) {
+            registrar.deregister(fd);
         }
         let slot = inner.slots.remove(index(token));
         self.len.store(inner.slots.len(), Ordering::Relaxed);
@@ -163,11 +152,10 @@ impl<W: Borrow<Source>> Table<W> {
     /// if the selector does not do so, or is broken.
     pub(crate) fn look_again(&self, token: Token) -> bool {
         let inner = self.inner.lock();
-        let (Some(slot), Some(registry)) = (inner.slot(token), &inner.registry) else {
+        let (Some(slot), Some(registrar)) = (inner.slot(token), &inner.registrar) else {
             return false;
         };
-        let fd = &mut SourceFd(&slot.fd);
-        MODIFYING_LOOKS && registry.reregister(fd, token, INTEREST).is_ok()
+        registrar.look_again(slot.fd, token)
     }
 
     /// Passes what the selector reported to the sources; adds the wakers of their waiters to `woken`.
@@ -185,6 +173,18 @@ impl<W: Borrow<Source>> Table<W> {
         }
     }
 
+    /// Passes what a simulated selector reported to the sources, as [`report`](Table::report) does.
+    pub(crate) fn report_simulated(&self, events: &[ReadyEvent], woken: &mut Vec<Waker>) {
+        let inner = self.inner.lock();
+        for event in events {
+            self.events.add(1);
+            match inner.slot(Token(event.token)) {
+                Some(slot) => slot.source().report_simulated(&event.ready, woken),
+                None => self.stale.add(1),
+            }
+        }
+    }
+
     /// Registers all descriptors again, with a new selector.
     ///
     /// A descriptor that cannot be registered again is shut; the wakers of its waiters are added to
@@ -192,17 +192,17 @@ impl<W: Borrow<Source>> Table<W> {
     pub(crate) fn rebuild(&self, registry: Registry, woken: &mut Vec<Waker>) {
         let mut inner = self.inner.lock();
         self.rebuilds.add(1);
-        if inner.registry.is_none() {
+        if inner.registrar.is_none() {
             return; // closed before its loop has ended: it stays closed
         }
+        let registrar = Registrar::from(registry);
         for (index, slot) in &inner.slots {
             let token = token(index, slot.generation);
-            let fd = &mut SourceFd(&slot.fd);
-            if registry.register(fd, token, INTEREST).is_err() {
+            if registrar.register(slot.fd, token).is_err() {
                 slot.source().shut(woken);
             }
         }
-        inner.registry = Some(registry);
+        inner.registrar = Some(registrar);
     }
 
     /// Shuts every source and refuses new ones; returns how many there were.
@@ -214,7 +214,7 @@ impl<W: Borrow<Source>> Table<W> {
         }
         // Descriptors leave the selector when they are closed, or when the selector is dropped.
         let slots = std::mem::take(&mut inner.slots);
-        inner.registry = None;
+        inner.registrar = None;
         self.len.store(0, Ordering::Relaxed);
         drop(inner);
         drop(slots);
@@ -248,7 +248,9 @@ fn index(token: Token) -> usize {
 mod tests {
     use super::*;
     use crate::reactor::direction::Direction;
+    use crate::reactor::registrar::INTEREST;
     use crate::reactor::source::Readiness;
+    use mio::unix::SourceFd;
     use std::io::Write;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;

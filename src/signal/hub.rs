@@ -18,6 +18,7 @@ use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 use slab::Slab;
 
+use crate::noted::{self, Noted};
 use crate::panic::PanicReporter;
 use crate::signal::kind::SignalKind;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
@@ -182,7 +183,10 @@ impl Subscription {
         PanicReporter::STDERR.wake_all(wakers);
         match notified {
             true => Poll::Ready(()),
-            false => Poll::Pending,
+            false => {
+                noted::waits_for(|| Noted::Event("a signal"));
+                Poll::Pending
+            }
         }
     }
 }

@@ -6,7 +6,8 @@
 //! - The future is dropped by the harness, under `contain`: async-task would abort the process if a
 //!   destructor panics. The same holds for the output, which [`TaskOutcome`] drops.
 //! - The entry in the live table is removed only after the future is dropped.
-//! - The stage shares a word with the tag that says whether the future is present: a task is small.
+//! - The stage and the [number](crate::site) of the place of the spawn share a word, and whether the future
+//!   is present shows in the stage: a task is small.
 //!
 //! ```text
 //!   Fresh ──poll──▶ Running ──Pending──▶ Live(key) ──poll──▶ …
@@ -17,6 +18,7 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::mem::needs_drop;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -27,23 +29,28 @@ use crate::event_loop::context;
 use crate::event_loop::counters::TaskEnd;
 use crate::event_loop::live::LiveKey;
 use crate::event_loop::place::Place;
+use crate::left_tasks::LeftKind;
 use crate::panic::{PanicReporter, PanicSite};
-use crate::task::origin::Origin;
-use crate::this_thread::{self, SpecialPoll};
-use crate::trace;
+use crate::recorder::event::WorkKind;
+use crate::site::Site;
+use crate::task::origin::{Origin, TaskName};
+use crate::this_thread::{self, CancelReason, SpecialPoll};
 use crate::unwind::{Payload, contain, contain_drop};
 
 pin_project! {
     /// The future of a task, with its bookkeeping.
-    pub(crate) struct Harness<F: Future, O: Origin> {
+    pub(crate) struct Harness<F: Future, N: TaskName> {
         #[pin]
         body: Body<F>,
-        origin: O,
+        name: N,
     }
 
-    impl<F: Future, O: Origin> PinnedDrop for Harness<F, O> {
+    impl<F: Future, N: TaskName> PinnedDrop for Harness<F, N> {
         fn drop(this: Pin<&mut Self>) {
-            this.drop_unfinished();
+            // Most have ended: asked here, that takes no call.
+            if let Body::Present { .. } = this.body {
+                this.drop_unfinished();
+            }
         }
     }
 }
@@ -52,7 +59,7 @@ pin_project! {
     #[project = BodyProjection]
     enum Body<F> {
         Present {
-            stage: Stage,
+            mark: Mark,
             #[pin]
             future: F,
         },
@@ -60,27 +67,67 @@ pin_project! {
     }
 }
 
-/// The stage of a task that has not ended: 32 bits, to fit beside the tag of its [`Body`].
+/// The stage of a task that has not ended, and the place of its spawn: a word, of which zero is left to say
+/// that a [`Body`] has ended.
+///
+/// A task is written to the stack and then copied to its memory. Two halves that are written one by one and
+/// copied as a word make the copy wait; the bench that pays for it is `w2` of `benches/compare`.
+#[derive(Clone, Copy, Debug)]
+struct Mark(NonZeroU64);
+
+impl Mark {
+    #[inline]
+    fn new(stage: Stage, site: Site) -> Mark {
+        let word = u64::from(stage.0) << 32 | u64::from(site.number());
+        Mark(NonZeroU64::new(word).expect("a stage is not zero"))
+    }
+
+    #[inline]
+    fn stage(self) -> Stage {
+        Stage((self.0.get() >> 32) as u32)
+    }
+
+    #[inline]
+    fn site(self) -> Site {
+        Site::numbered(self.0.get() as u32)
+    }
+
+    fn set_stage(&mut self, stage: Stage) {
+        *self = Mark::new(stage, self.site());
+    }
+}
+
+/// The stage of a task that has not ended; not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage(u32);
 
 impl Stage {
-    /// Never polled.
+    /// Never polled. The only one with the highest bit: its sign is found in a [`Mark`] at once.
     const FRESH: Stage = Stage(u32::MAX);
-    /// In its first poll.
-    const RUNNING: Stage = Stage(u32::MAX - 1);
+    /// In its first poll. Below it are the keys of the live table.
+    const RUNNING: Stage = Stage(u32::MAX >> 1);
+
+    #[inline]
+    fn is_fresh(self) -> bool {
+        self.0 > Stage::RUNNING.0
+    }
 
     /// Enters a task in the live table.
     #[inline(never)] // Once in the life of a task that waits.
     fn enter_live(waker: &Waker) -> Stage {
         let waker = waker.clone();
         let entered = context::with_local(|local| local.enter_live(waker));
-        let key = entered.expect("a task is polled on its loop");
-        debug_assert!(
-            key.0 < Stage::RUNNING.0,
+        let LiveKey(key) = entered.expect("a task is polled on its loop");
+        assert!(
+            key < Stage::RUNNING.0 - 1,
             "so many tasks do not fit in memory"
         );
-        Stage(key.0)
+        Stage(key + 1)
+    }
+
+    /// The key in the live table.
+    fn key(self) -> LiveKey {
+        LiveKey(self.0 - 1)
     }
 }
 
@@ -103,24 +150,45 @@ fn begin_limited() -> &'static Place {
     place
 }
 
-impl<F: Future, O: Origin> Harness<F, O> {
-    pub(crate) fn new(future: F, origin: O) -> Harness<F, O> {
+impl<F: Future, N: TaskName> Harness<F, N> {
+    pub(crate) fn new(future: F, origin: impl Origin<Name = N>) -> Harness<F, N> {
         Harness {
             body: Body::Present {
-                stage: Stage::FRESH,
+                mark: Mark::new(Stage::FRESH, origin.site()),
                 future,
             },
-            origin,
+            name: origin.into_name(),
         }
+    }
+
+    /// The place of the spawn, while the task has not ended.
+    fn site(&self) -> Option<Site> {
+        match &self.body {
+            Body::Present { mark, .. } => Some(mark.site()),
+            Body::Ended => None,
+        }
+    }
+
+    /// What the poll that begins is to a recorder.
+    fn kind_of_poll(&self) -> WorkKind {
+        match self.body {
+            Body::Present { mark, .. } if mark.stage().is_fresh() => WorkKind::FirstPoll,
+            _ => WorkKind::Poll,
+        }
+    }
+
+    /// The origin, for a report of tasks that were left over.
+    fn left_kind(&self, site: Site) -> LeftKind {
+        LeftKind::new(site.location(), self.name.get().cloned())
     }
 
     /// Drops the future; the task ends as `end`, or as panicked if the drop panics.
     fn end(self: Pin<&mut Self>, end: TaskEnd) -> Result<(), Payload> {
         let mut body = self.project().body;
-        let BodyProjection::Present { stage, .. } = body.as_mut().project() else {
+        let BodyProjection::Present { mark, .. } = body.as_mut().project() else {
             return Ok(());
         };
-        let stage = *stage;
+        let stage = mark.stage();
         let dropped = contain(|| body.set(Body::Ended));
         let end = if dropped.is_err() {
             TaskEnd::Panicked
@@ -133,12 +201,14 @@ impl<F: Future, O: Origin> Harness<F, O> {
 
     /// Ends a task that is dropped before it has ended: cancelled, or panicked if its destructor does.
     /// Returns whether it is cancelled.
+    #[inline(never)]
     fn drop_unfinished(self: Pin<&mut Self>) -> bool {
-        let location = self.origin.location();
+        let site = self.site();
         let dropped = self.end(TaskEnd::Cancelled);
         dropped
             .map_err(|payload| {
-                context::panics_in_drop().report(PanicSite::Destructor, payload, Some(location));
+                let location = site.map(Site::location);
+                context::panics_in_drop().report(PanicSite::Destructor, payload, location);
             })
             .is_ok()
     }
@@ -147,50 +217,73 @@ impl<F: Future, O: Origin> Harness<F, O> {
     #[cold]
     fn poll_specially(
         mut self: Pin<&mut Self>,
-        special: SpecialPoll,
         cx: &mut Context<'_>,
     ) -> Poll<TaskOutcome<F::Output>> {
+        // Taken, for a poll inside of this one is as others.
+        let special = this_thread::take_special_poll();
+        let special = special.expect("the poll is special");
+        let site = self.site().expect("a task that has ended is not polled");
+        let kind = match special {
+            SpecialPoll::Cancel(_) => WorkKind::Cancel,
+            SpecialPoll::Shown | SpecialPoll::NoteEnd => self.kind_of_poll(),
+        };
+        context::with_local(|local| local.observer.show(kind, Some(site), self.name.named()));
         let reason = match special {
             SpecialPoll::Cancel(reason) => reason,
-            SpecialPoll::NoteEnd => {
+            SpecialPoll::Shown | SpecialPoll::NoteEnd => {
                 let polled = self.as_mut().poll(cx);
                 if let Poll::Ready(outcome) = &polled {
-                    self.note_end(outcome.end(), cx.waker());
+                    let end = outcome.end();
+                    context::with_local(|local| local.observer.note_task_end(end));
+                    if special == SpecialPoll::NoteEnd {
+                        let origin = self.left_kind(site);
+                        context::with_local(|local| local.note_end(end, origin, cx.waker()));
+                    }
                 }
                 return polled;
             }
         };
         let cancelled = self.as_mut().drop_unfinished();
-        let origin = self.origin.left_kind();
-        context::with_local(|local| match cancelled {
-            true => local.note_cancelled(reason, origin, cx.waker()),
-            false => local.note_end(TaskEnd::Panicked, origin, cx.waker()),
+        let origin = self.left_kind(site);
+        let end = match cancelled {
+            true => TaskEnd::Cancelled,
+            false => TaskEnd::Panicked,
+        };
+        context::with_local(|local| {
+            // A refused task is dropped in what submits it, which has not ended.
+            if reason != CancelReason::Refused {
+                local.observer.note_task_end(end);
+            }
+            match cancelled {
+                true => local.note_cancelled(reason, origin, cx.waker()),
+                false => local.note_end(end, origin, cx.waker()),
+            }
         });
         Poll::Ready(TaskOutcome::cancelled())
     }
 
-    /// Has the loop take a note of an end.
-    fn note_end(&self, end: TaskEnd, waker: &Waker) {
-        let origin = self.origin.left_kind();
-        context::with_local(|local| local.note_end(end, origin, waker));
-    }
-
-    /// Ends a task whose future panicked: in a poll, or, if there is a `value`, when it was dropped.
+    /// Ends a task whose future panicked: in a poll, or when it was dropped, after the `last` one; with what
+    /// that one has returned, and the mark that the body had.
     #[cold]
     fn panicked(
         mut self: Pin<&mut Self>,
         payload: Payload,
         first: bool,
-        before: Stage,
-        value: Option<F::Output>,
+        last: Option<(F::Output, Mark)>,
     ) -> TaskOutcome<F::Output> {
-        let body = self.as_mut().project().body;
-        let stage = if first { Stage::RUNNING } else { before };
-        if let (true, BodyProjection::Present { stage, .. }) = (first, body.project()) {
-            *stage = Stage::RUNNING;
-        }
-        let (location, name) = (self.origin.location(), self.origin.name().cloned());
+        let (mark, value) = match (last, self.as_mut().project().body.project()) {
+            (Some((value, mark)), _) => (mark, Some(value)),
+            (None, BodyProjection::Present { mark, .. }) => {
+                if first {
+                    mark.set_stage(Stage::RUNNING);
+                }
+                (*mark, None)
+            }
+            (None, BodyProjection::Ended) => unreachable!("a future was polled"),
+        };
+        let (location, name) = (mark.site().location(), self.name.get().cloned());
         let second = if value.is_some() {
+            let stage = if first { Stage::RUNNING } else { mark.stage() };
             stage.record_end(TaskEnd::Panicked);
             // The task has panicked, so its value is dropped.
             contain_drop(value)
@@ -213,59 +306,56 @@ impl Stage {
             Stage::FRESH if context::refused_by().is_none() => local.dropped_unpolled(end),
             Stage::FRESH => {}
             Stage::RUNNING => local.shared.place.counters.end(end),
-            Stage(key) => {
-                local.leave_live(LiveKey(key));
+            live => {
+                local.leave_live(live.key());
                 local.shared.place.counters.end(end);
             }
         });
     }
 }
 
-impl<F: Future, O: Origin> Future for Harness<F, O> {
+impl<F: Future, N: TaskName> Future for Harness<F, N> {
     type Output = TaskOutcome<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<TaskOutcome<F::Output>> {
-        if let Some(special) = this_thread::take_special_poll() {
-            return self.poll_specially(special, cx);
+        if this_thread::is_special_poll() {
+            return self.poll_specially(cx);
         }
-        trace::polling(self.origin.location());
         let mut body = self.as_mut().project().body;
         // Set in the first poll; then the stage in the body is not up to date before it has ended.
         let mut first = None;
-        let mut before = Stage::RUNNING;
-        let mut value = None;
+        // Set in the last poll: what it returned, and the mark, which the body then no longer has.
+        let mut last = None;
         // One `contain` for the poll and, if it was the last, for the drop of the future.
         let polled = contain(|| {
-            let BodyProjection::Present { stage, future } = body.as_mut().project() else {
+            let BodyProjection::Present { mark, future } = body.as_mut().project() else {
                 unreachable!("async-task does not poll a finished future")
             };
-            if *stage == Stage::FRESH {
+            if mark.stage().is_fresh() {
                 first = Some(begin());
             }
             match future.poll(cx) {
-                Poll::Ready(ready) => {
-                    before = *stage;
-                    value = Some(ready);
+                Poll::Ready(value) => {
+                    last = Some((value, *mark));
                     body.set(Body::Ended);
                 }
-                Poll::Pending if first.is_some() => *stage = Stage::enter_live(cx.waker()),
+                Poll::Pending if first.is_some() => {
+                    mark.set_stage(Stage::enter_live(cx.waker()));
+                }
                 Poll::Pending => {}
             }
         });
-        match (polled, value) {
+        match (polled, last) {
             (Ok(()), None) => Poll::Pending,
-            (Ok(()), Some(value)) => {
+            (Ok(()), Some((value, mark))) => {
                 match first {
                     // The shortest life, and the shortest way.
                     Some(place) => place.counters.end(TaskEnd::Completed),
-                    None => before.record_end(TaskEnd::Completed),
+                    None => mark.stage().record_end(TaskEnd::Completed),
                 }
                 Poll::Ready(TaskOutcome::value(value))
             }
-            (Err(payload), value) => {
-                let first = first.is_some();
-                Poll::Ready(self.panicked(payload, first, before, value))
-            }
+            (Err(payload), last) => Poll::Ready(self.panicked(payload, first.is_some(), last)),
         }
     }
 }
@@ -315,7 +405,7 @@ impl<T> TaskOutcome<T> {
         let panics = context::with_local(|local| local.shared.panics.clone());
         let panics = panics.unwrap_or(PanicReporter::STDERR);
         panics.trace(PanicSite::Task, &payload, Some(location));
-        let record = Some(Box::new(PanicRecord::new(payload, location, name)));
+        let record = Some(PanicRecord::new(payload, location, name));
         let failure = Failure::Panicked(Unjoined { record, panics });
         TaskOutcome(OutcomeRepr::Failed(Box::new(failure)))
     }
@@ -390,14 +480,14 @@ fn drop_value<T>(value: OutcomeRepr<T>) {
 
 /// A panic that was not joined yet; reported when it is dropped.
 struct Unjoined {
-    record: Option<Box<PanicRecord>>,
+    record: Option<PanicRecord>,
     panics: PanicReporter,
 }
 
 impl Drop for Unjoined {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
-            self.panics.show_task(*record);
+            self.panics.show_task(record);
         }
     }
 }
@@ -405,19 +495,26 @@ impl Drop for Unjoined {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::origin::Unnamed;
 
     #[test]
-    fn the_harness_adds_two_words() {
-        type Words = std::future::Ready<[u64; 8]>;
-        let extra = size_of::<Harness<Words, Caller>>() - size_of::<Words>();
-        assert!(extra <= 16, "{extra} bytes");
+    fn the_harness_adds_a_word() {
+        struct Words([u64; 8]);
+        impl Future for Words {
+            type Output = u64;
+            fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<u64> {
+                Poll::Ready(self.0[0])
+            }
+        }
+        let extra = size_of::<Harness<Words, Unnamed>>() - size_of::<Words>();
+        assert_eq!(extra, 8);
         async fn sleeper() {
             crate::yield_now().await;
         }
         fn extra_of<F: Future>(_: &F) -> usize {
-            size_of::<Harness<F, Caller>>() - size_of::<F>()
+            size_of::<Harness<F, Unnamed>>() - size_of::<F>()
         }
         let extra = extra_of(&sleeper());
-        assert!(extra <= 24, "{extra} bytes, of which some are padding");
+        assert!(extra <= 16, "{extra} bytes, of which some are padding");
     }
 }

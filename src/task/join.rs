@@ -12,12 +12,15 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
-use crate::error::{JoinError, RejectReason};
+use crate::error::{Caller, JoinError, RejectReason};
 use crate::event_loop::context;
-use crate::event_loop::shared::TaskMeta;
+use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::shared::{LOOPS, Runnable, Shared, TaskMeta};
+use crate::noted::{self, Noted};
 use crate::panic::PanicSite;
+use crate::sync::Arc;
 use crate::task::Task;
 use crate::task::abort::AbortHandle;
 use crate::task::harness::TaskOutcome;
@@ -50,7 +53,8 @@ use crate::unwind::{contain, contain_drop};
 pub struct JoinHandle<T> {
     /// `None` once the result is taken.
     task: Option<Task<T>>,
-    /// The id of the task, once the result is taken.
+    /// The id of the task, once the result is taken. Before that, [`TaskId::NONE`] if the task is a visit of
+    /// a [`LoopBound`](crate::LoopBound).
     joined: Option<TaskId>,
 }
 
@@ -60,6 +64,27 @@ impl<T> JoinHandle<T> {
         JoinHandle {
             task: Some(task),
             joined: None,
+        }
+    }
+
+    /// Queues a task that was just made; the handle of a refused task if the loop refuses it.
+    #[inline]
+    pub(crate) fn queue(
+        home: &Arc<Shared>,
+        (runnable, task): (Runnable, Task<T>),
+        lane: Lane,
+        urgency: Urgency,
+        location: impl FnOnce() -> Caller,
+    ) -> JoinHandle<T>
+    where
+        T: 'static,
+    {
+        match home.enqueue_made(runnable, lane, urgency) {
+            Ok(()) => JoinHandle::new(task),
+            Err(reason) => {
+                home.note_refusal(reason, location());
+                JoinHandle::refused(reason)
+            }
         }
     }
 
@@ -200,9 +225,32 @@ impl<T> JoinHandle<T> {
         let Some(task) = &mut self.task else {
             panic!("JoinHandle polled after it was ready")
         };
-        let outcome = ready!(poll_contained(task, cx));
+        let Poll::Ready(outcome) = poll_contained(task, cx) else {
+            noted::waits_for(|| self.noted());
+            return Poll::Pending;
+        };
         self.set_joined();
         Poll::Ready(outcome)
+    }
+
+    /// Notes that the task is a visit of a value.
+    pub(crate) fn of_visit(mut self) -> JoinHandle<T> {
+        self.joined = Some(TaskId::NONE);
+        self
+    }
+
+    /// What a task waits for that awaits this.
+    #[cold]
+    fn noted(&self) -> Noted {
+        let id = self.id();
+        match self.task.as_ref().map(|task| task.metadata()) {
+            Some(meta) if meta.is_job() => Noted::Job(id),
+            Some(meta) if self.joined.is_some() => match LOOPS.find(meta.home()) {
+                Some(home) => Noted::Visit(id, u32::try_from(home.index).unwrap_or(u32::MAX)),
+                None => Noted::Join(id),
+            },
+            _ => Noted::Join(id),
+        }
     }
 
     /// Frees the task, whose result was taken.
@@ -227,7 +275,10 @@ impl<T> Future for JoinHandle<T> {
         // A task that awaits a task: by far the most frequent case, and kept short.
         if let Some(task) = &mut self.task {
             if this_thread::is_own_waker(cx.waker()) {
-                let outcome = ready!(Pin::new(task).poll(cx));
+                let Poll::Ready(outcome) = Pin::new(task).poll(cx) else {
+                    noted::waits_for(|| self.noted());
+                    return Poll::Pending;
+                };
                 self.set_joined();
                 return Poll::Ready(outcome.join());
             }

@@ -54,6 +54,7 @@ where
         let key = match std::mem::replace(&mut self.state, StandInState::Done) {
             StandInState::New(init) => {
                 let future: Pin<Box<F>> = Box::pin(init());
+                local.observer.made(size_of::<F>());
                 local.arena.borrow_mut().insert(Box::new(future))
             }
             StandInState::Stored(key) => key,

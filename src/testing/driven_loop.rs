@@ -12,8 +12,11 @@ use crate::clock::earlier;
 use crate::event_loop::context;
 use crate::event_loop::local::QueueKind;
 use crate::event_loop::run::{Next, Runner};
-use crate::event_loop::shared::Shared;
+use crate::event_loop::shared::{LoopParts, Shared};
+use crate::event_loop::waits::QueueName;
 use crate::group::handle::EventLoopGroup;
+use crate::reactor::Doorbell;
+use crate::sim::Bell;
 use crate::sync::Arc;
 
 /// A loop that a test drives.
@@ -42,8 +45,13 @@ impl DrivenLoop {
         let shared = Arc::clone(group.loops()[index].shared());
         let parts = shared.take_parts();
         let parts = parts.expect("the group was built for the test and no loop of it was started");
+        DrivenLoop::new(parts)
+    }
+
+    /// Runs the loop with these parts.
+    pub(super) fn new(parts: LoopParts) -> DrivenLoop {
         DrivenLoop {
-            shared,
+            shared: Arc::clone(&parts.shared),
             asleep_until: None,
             runner: Some(Runner::new(parts)),
         }
@@ -52,13 +60,23 @@ impl DrivenLoop {
     /// Runs one turn, of `tasks` tasks at most.
     #[track_caller]
     pub(super) fn turn(&mut self, tasks: u32) -> TurnResult {
+        self.turn_with(tasks, true)
+    }
+
+    /// As [`turn`](DrivenLoop::turn); unless it may sleep, the loop stays awake although it has nothing to
+    /// run.
+    #[track_caller]
+    pub(super) fn turn_with(&mut self, tasks: u32, may_sleep: bool) -> TurnResult {
         let Some(runner) = &mut self.runner else {
             return TurnResult::Ended;
         };
         if self.asleep_until.take().is_some() {
             runner.end_sleep();
         }
+        runner.forget_reading(); // the test may have advanced the clock
         let entered = enter(runner);
+        // Only a simulated selector could fail here, and it does not.
+        let _ = runner.poll_now();
         runner.set_slice_tasks(tasks);
         match runner.work() {
             Next::End(cause) => {
@@ -68,10 +86,10 @@ impl DrivenLoop {
                 TurnResult::Ended
             }
             Next::Rest(until) => {
-                let local = runner.local();
+                let queued = runner.local().queued();
                 let due = until.is_some_and(|until| until.deadline <= until.now);
                 let until = until.map(|until| until.deadline);
-                if local.queued() > 0 || due || !local.shared.inbox.try_sleep(until) {
+                if queued > 0 || due || !may_sleep || !runner.try_sleep(until) {
                     TurnResult::Busy
                 } else {
                     self.asleep_until = Some(until);
@@ -104,20 +122,23 @@ impl DrivenLoop {
             runner.note_busy();
             local.wake_timed(&mut due);
         }
-        let next = local
-            .next_of(QueueKind::Timed)
-            .or_else(|| local.next_task());
+        let timed = local.next_of(QueueKind::Timed);
+        let queue = match timed {
+            Some(_) => QueueName::Timed,
+            None => QueueName::Tasks,
+        };
+        let next = timed.or_else(|| local.next_task());
         // A run of closures stops at the end of the stride: after one of them.
         local.timers.set_stride(1);
         let ran = match next {
             Some(runnable) => {
-                local.run_one(runnable);
+                local.run_one(runnable, queue);
                 true
             }
-            None if local.run_closures(local.shared.inbox.shown()).is_some() => true,
+            None if local.run_closures(local.shared.place.shown.get()).is_some() => true,
             None => match local.next_of(QueueKind::Tail) {
                 Some(runnable) => {
-                    local.run_one(runnable);
+                    local.run_one(runnable, QueueName::Tail);
                     true
                 }
                 None => false,
@@ -166,6 +187,24 @@ impl DrivenLoop {
             Some(runner) => self
                 .asleep_until
                 .is_none_or(|until| runner.was_rung() || due(until)),
+        }
+    }
+
+    /// Ends the loop as the end of its process does: nothing of the user's runs any more but destructors.
+    #[track_caller]
+    pub(super) fn kill(&mut self) {
+        let Some(runner) = self.runner.take() else {
+            return;
+        };
+        let entered = enter(&runner);
+        runner.kill(entered);
+    }
+
+    /// Its bell, in a simulation.
+    pub(super) fn bell(&self) -> Option<&Bell> {
+        match &self.shared.port.bell {
+            Doorbell::Simulated(bell) => Some(bell),
+            _ => None,
         }
     }
 

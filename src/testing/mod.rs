@@ -22,6 +22,7 @@
 //! ```
 
 mod driven_loop;
+pub mod sim;
 mod test_group;
 mod test_loop;
 

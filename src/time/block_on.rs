@@ -146,7 +146,7 @@ struct LetterboxState {
 }
 
 impl TimerHome for Letterbox {
-    fn notify(&self, key: TimerKey, away: Away) {
+    fn notify(&self, _home: HomeId, key: TimerKey, away: Away) {
         let mut state = self.state.lock();
         if !state.open {
             return;

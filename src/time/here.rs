@@ -1,7 +1,7 @@
 //! The timers and the clock of the current thread: those of its loop, or of its `block_on`.
 
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::clock::{self, Clock};
 use crate::event_loop::context;
@@ -39,6 +39,14 @@ pub fn now() -> Instant {
         .or_else(block_on::read_clock)
         .or_else(|| clock::of_test().map(|clock| clock.now()))
         .unwrap_or_else(sync::now)
+}
+
+/// How long a poll has taken that began at `begun`; on a simulated host, what every poll costs.
+pub(crate) fn poll_time(begun: Instant) -> Duration {
+    match context::simulated_host() {
+        Some(host) => host.poll_cost,
+        None => sync::now().saturating_duration_since(begun),
+    }
 }
 
 /// Returns the clock that [`now`] reads.

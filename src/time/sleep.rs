@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::event_loop::budget;
+use crate::noted::{self, Noted};
 use crate::sync;
+use crate::this_thread;
 use crate::time::here::{at, cancel, clock_here, here, now, try_arm};
 use crate::time::moment::Moment;
 use crate::time::queue::TimerKey;
@@ -23,7 +25,7 @@ use crate::time::timers::{Armed, Away, HomeId, TimerKind, Timers};
 
 /// The cost of a sleep that completes without waiting, in operations: a task that sleeps for no
 /// time over and over has nothing else to do, but other tasks may have.
-const IMMEDIATE_COST: u64 = 16;
+const IMMEDIATE_COST: u32 = 16;
 
 /// Waits for `duration`.
 ///
@@ -202,6 +204,26 @@ impl Sleep {
         }
     }
 
+    /// Notes that the task that is polled waits for it.
+    #[inline]
+    fn note(&self) {
+        if this_thread::notes_waits() {
+            self.note_now();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_now(&self) {
+        let Moment::At(until) = self.moment else {
+            return; // it is resolved by its first poll
+        };
+        match self.armed {
+            Some((_, key)) => noted::waits_for_timer(key, until),
+            None => noted::waits_for(|| Noted::Sleep(until)),
+        }
+    }
+
     #[inline(never)] // What a drop does, in one function.
     fn disarm(&mut self) {
         let Some((home, key)) = self.armed.take() else {
@@ -260,6 +282,7 @@ impl Sleep {
         match try_arm(deadline, waker, self.kind) {
             Some(Ok(armed)) => {
                 self.armed = Some(armed);
+                self.note();
                 Poll::Pending
             }
             Some(Err(waker)) => {
@@ -282,6 +305,7 @@ impl Sleep {
         // A scheduled closure that is never due is armed nevertheless: a shutdown searches the
         // timers for it.
         if deadline.is_none() && self.kind == TimerKind::Sleep {
+            self.note();
             return Poll::Pending;
         }
         match self.poll_armed(deadline, cx) {
@@ -291,7 +315,10 @@ impl Sleep {
                 Poll::Ready(())
             }
             Some(Armed::Due) => self.poll_elapsed(cx),
-            Some(_) => Poll::Pending,
+            Some(_) => {
+                self.note();
+                Poll::Pending
+            }
         }
     }
 

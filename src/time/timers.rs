@@ -229,11 +229,24 @@ impl Timers {
         Some(entry.waker)
     }
 
+    /// How many timers are armed.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
+    /// Whether a timer is armed.
+    pub(crate) fn is_armed(&self, key: TimerKey) -> bool {
+        self.queue.borrow_mut().get_mut(key).is_some()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.borrow().is_empty()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        if self.is_empty() {
+            return None;
+        }
         let deadline = self.queue.borrow_mut().next_deadline()?;
         self.instant(deadline)
     }
@@ -309,7 +322,7 @@ pub(crate) enum Away {
 /// A thread with timers, as other threads see it.
 pub(crate) trait TimerHome: Send + Sync {
     /// Notifies the thread that one of its timers was dropped or reset on another thread.
-    fn notify(&self, key: TimerKey, away: Away);
+    fn notify(&self, home: HomeId, key: TimerKey, away: Away);
 }
 
 static NEXT_HOME: plain::AtomicU64 = plain::AtomicU64::new(1);
@@ -336,7 +349,7 @@ impl HomeId {
         // The lock is not held while the home is notified.
         let home = HOMES.lock().get(&self).and_then(Weak::upgrade);
         if let Some(home) = home {
-            home.notify(key, away);
+            home.notify(self, key, away);
         }
     }
 }

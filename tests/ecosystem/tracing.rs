@@ -2,18 +2,23 @@
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
+use std::io::{self, Read, Write as _};
+use std::net::TcpStream as Client;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Once};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use loopgroup::{Builder, EventLoop, EventLoopGroup, block_on};
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use loopgroup::net::{Rebalance, Server, TcpStream, Turn};
+use loopgroup::{Builder, Elastic, EventLoop, EventLoopGroup, GroupView, block_on, yield_now};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::util::{self, alone, stall, within};
+use crate::util::{self, Door, alone, stall, within};
 
 /// Writes down everything, a line each.
 #[derive(Clone)]
@@ -146,6 +151,24 @@ fn here() -> String {
 }
 
 #[test]
+fn a_pause_and_its_end_are_told_once_each() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = EventLoopGroup::new(2).unwrap();
+        scribe.write(|| {
+            for _ in 0..2 {
+                group.loops()[1].pause();
+            }
+            for _ in 0..2 {
+                group.loops()[1].resume();
+            }
+        });
+        assert_eq!(scribe.lines(&["event loop paused", "index=1"]).len(), 1);
+        assert_eq!(scribe.lines(&["event loop resumed", "index=1"]).len(), 1);
+    });
+}
+
+#[test]
 fn a_loop_tells_of_its_start_its_phases_and_its_end() {
     within(|| {
         let scribe = Scribe::new(false);
@@ -172,6 +195,97 @@ fn a_loop_tells_of_its_start_its_phases_and_its_end() {
         util::eventually("the thread leaves the span", || {
             scribe.0.entered.load(Ordering::SeqCst) == 0
         });
+    });
+}
+
+#[test]
+fn an_elastic_group_tells_that_it_scales_and_that_a_loop_parks() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| {
+            builder.loops(2).elastic(Elastic {
+                min: 1,
+                max: 2,
+                patience: Duration::from_millis(5),
+                ..Elastic::default()
+            })
+        });
+        let ev = &group.loops()[1];
+        let door = Door::new();
+        let busy = {
+            let door = door.clone();
+            group.spawn_on(0, async move {
+                while !door.is_open() {
+                    yield_now().await;
+                }
+            })
+        };
+        util::eventually("the second loop is active", || !ev.is_paused());
+        block_on(ev.submit(|| ())).unwrap(); // it has a thread now
+        door.open();
+        block_on(busy).unwrap();
+        util::eventually("it is told that the loop parks", || {
+            scribe.lines(&["INFO", "event loop parks", "index=1"]).len() == 1
+        });
+        let up = scribe.lines(&["INFO", "event loop group scales", "active=2 utilization=0."]);
+        assert!(!up.is_empty(), "{:#?}", scribe.lines(&[]));
+        let down = scribe.lines(&["INFO", "event loop group scales", "active=1 utilization="]);
+        assert!(!down.is_empty(), "{:#?}", scribe.lines(&[]));
+        assert!(scribe.lines(&["event loop parks", "index=0"]).is_empty());
+        assert!(group.drain(util::LONG).wait().is_clean());
+    });
+}
+
+/// A turn that works for a millisecond.
+async fn work(mut stream: &TcpStream, (): &mut ()) -> io::Result<Turn> {
+    let mut byte = [0];
+    if stream.read(&mut byte).await? == 0 {
+        return Ok(Turn::Close);
+    }
+    let end = Instant::now() + Duration::from_millis(1);
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+    stream.write_all(&byte).await?;
+    Ok(Turn::Next)
+}
+
+#[test]
+fn a_connection_that_is_rebalanced_is_told_with_its_share_and_its_loops() {
+    within(|| {
+        let scribe = Scribe::new(false);
+        let group = scribe.group(|builder| builder.loops(2).chooser(|_: &GroupView<'_>| 0));
+        let rule = Rebalance::by_utilization().period(Duration::from_millis(20));
+        let server = Server::new("127.0.0.1:0").unwrap().workers(&group);
+        let server = server.rebalance(rule).serve_turns(|_, _| (), work).unwrap();
+        let mut clients: Vec<_> = (0..4)
+            .map(|_| Client::connect(server.local_addr()).unwrap())
+            .collect();
+        // All ask before one is answered: the loop has work for all the time.
+        while server.moves() == 0 {
+            for client in &mut clients {
+                client.write_all(b"?").unwrap();
+            }
+            for client in &mut clients {
+                client.read_exact(&mut [0]).unwrap();
+            }
+        }
+        let lines = scribe.lines(&["DEBUG", "connection rebalanced"]);
+        let first = &lines[0];
+        let field = |name: &str| -> f64 {
+            let word = first.split(' ').find_map(|word| word.strip_prefix(name));
+            word.unwrap_or_else(|| panic!("no {name} in {first}"))
+                .parse()
+                .unwrap()
+        };
+        assert_eq!((field("from="), field("to=")), (0.0, 1.0), "{first}");
+        let (from, to) = (field("from_utilization="), field("to_utilization="));
+        assert!((0.2..=1.0).contains(&from) && to < 0.8 * from, "{first}");
+        assert!(0.01 <= field("share=") && field("share=") < from, "{first}");
+        drop(clients);
+        server.stop();
+        assert_eq!(block_on(server).completed(), 4);
+        assert!(group.drain(util::LONG).wait().is_clean());
     });
 }
 
@@ -224,10 +338,57 @@ fn a_slow_poll_is_told_with_the_place_of_the_spawn_and_a_quick_one_is_not() {
             let slow = async { thread::sleep(Duration::from_millis(21)) };
             let (slow, place) = (group.spawn(slow), here());
             block_on(slow).unwrap();
+            let closure = || thread::sleep(Duration::from_millis(21));
+            let (called, place_of_call) = (group.next().submit(closure), here());
+            block_on(called).unwrap();
             group.shutdown_now().wait();
-            assert_eq!(scribe.lines(&["WARN", "slow poll", &place]).len(), told);
+            for place in [place, place_of_call] {
+                assert_eq!(scribe.lines(&["WARN", "slow poll", &place]).len(), told);
+            }
         }
     });
+}
+
+#[test]
+fn a_stall_is_told_while_it_lasts_with_the_task_and_the_place_of_the_spawn() {
+    alone(
+        "a_stall_is_told_while_it_lasts_with_the_task_and_the_place_of_the_spawn",
+        || {
+            let scribe = Scribe::new(false);
+            // The watchdog's thread tells the scribe from its second report on: it hears of the first one
+            // before the handler does.
+            let told = scribe.clone();
+            let (tx, rx) = channel();
+            let builder = EventLoopGroup::builder().loops(1);
+            let group = builder
+                .watchdog(Duration::from_millis(20))
+                .on_stall(move |stall| {
+                    SCRIBE.set(Some(told.clone()));
+                    tx.send(stall.clone()).unwrap_or(());
+                })
+                .build()
+                .unwrap();
+            let door = Door::new();
+            let until = door.clone();
+            let named = group.task().name("stuck");
+            let (task, place) = (named.spawn(async move { until.pass() }), here());
+            let stalls: Vec<_> = rx.iter().take(2).collect();
+            assert_eq!((stalls[0].reports(), stalls[1].reports()), (1, 2));
+            let lines = scribe.lines(&["stall"]);
+            assert_eq!(lines.len(), 1, "{lines:#?}");
+            let (id, time, kind) = (task.id(), stalls[1].duration(), stalls[1].kind());
+            let words = [
+                "WARN message=stall index=0",
+                &format!("task={id} name=\"stuck\" spawned_at={place}"),
+                &format!("time={time:?} kind={kind} suppressed=0"),
+            ];
+            for word in words {
+                assert!(lines[0].contains(word), "no {word:?} in {:?}", lines[0]);
+            }
+            door.open();
+            block_on(task).unwrap();
+        },
+    );
 }
 
 #[test]

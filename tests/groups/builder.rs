@@ -360,6 +360,7 @@ impl Observer {
             }),
             Box::new(|b| b.io_ratio(70)),
             Box::new(|b| b.measure_time(true)),
+            Box::new(|b| b.track_tasks(true)),
             Box::new(|b| b.slow_poll(Duration::from_secs(60))),
             Box::new(|b| b.wait_strategy(WaitStrategy::SpinThenPark(Duration::from_micros(1)))),
             Box::new(|b| b.close_channels(CloseChannels::Immediately)),
@@ -432,10 +433,11 @@ fn the_order_of_setters_does_not_matter() {
             panics: 1,
             at_bound: Some(RejectReason::QueueFull),
             settings: format!(
-                "Builder {{ loops: Some(3), thread_stack_size: Some(2097152), \
+                "Builder {{ loops: Some(3), elastic: None, thread_stack_size: Some(2097152), \
                  max_pending_tasks: Some(1), \
                  reject_policy: Backoff {{ retries: 2, interval: 1µs }}, io_ratio: 70, \
-                 measure_time: true, wait_strategy: SpinThenPark(1µs), \
+                 measure_time: true, track_tasks: true, watchdog: None, flight_recorder: None, \
+                 wait_strategy: SpinThenPark(1µs), \
                  close_channels: Immediately, precise_timers: true, pinned: {}, io: false, .. }}",
                 cfg!(target_os = "linux")
             ),
@@ -448,6 +450,14 @@ fn the_order_of_setters_does_not_matter() {
             assert_eq!(observer.look(apply(setters)), expected, "round {round}");
         }
     });
+}
+
+#[test]
+fn a_limit_of_zero_for_slow_polls_is_refused() {
+    let error = builder().slow_poll(Duration::ZERO).build().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    let text = "slow_poll: the limit must be above zero; measure_time measures every poll";
+    assert_eq!(error.to_string(), text);
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use loopgroup::net::UdpSocket;
 use loopgroup::{
-    Chooser, EventLoop, EventLoopGroup, GroupView, LeastLoaded, LoopState, PreferCurrent,
-    RejectReason, RoundRobin, block_on,
+    Chooser, EventLoop, EventLoopGroup, GroupView, LeastBusy, LeastLoaded, LoopState,
+    PreferCurrent, RejectReason, RoundRobin, block_on,
 };
 
-use crate::util::{eventually, stall, within};
+use crate::util::{LONG, eventually, stall, within};
 
 fn choosing(loops: usize, chooser: impl Chooser + 'static) -> EventLoopGroup {
     let builder = EventLoopGroup::builder().loops(loops).without_io();
@@ -225,6 +225,114 @@ fn the_least_loaded_is_not_one_that_goes_away() {
         assert_eq!(picks(&group, 10), [1; 10]);
         assert_eq!(*said.lock().unwrap(), [1; 10]);
         release.open();
+    });
+}
+
+#[test]
+fn a_burst_on_equally_busy_loops_is_spread_evenly() {
+    within(|| {
+        for len in [2, 3, 8] {
+            let group = choosing(len, LeastBusy::default());
+            let shares = shares(&group, 4, 2_500);
+            let most = *shares.iter().max().unwrap();
+            assert!(most * len * 10 <= 10_000 * 11, "{shares:?}");
+        }
+    });
+}
+
+#[test]
+fn a_burst_of_tasks_that_are_queued_is_spread_evenly() {
+    within(|| {
+        let group = choosing(3, LeastBusy::default());
+        let releases: Vec<_> = group.loops().iter().map(stall).collect();
+        for _ in 0..9_000 {
+            group.spawn_detached(async {}).unwrap();
+        }
+        let waiting = group.loops().iter().map(EventLoop::pending_tasks);
+        assert!(waiting.max().unwrap() <= 3_300);
+        releases.iter().for_each(|release| release.open());
+        assert!(group.drain(LONG).wait().is_clean());
+    });
+}
+
+#[test]
+fn of_equally_busy_loops_not_always_the_first_is_taken() {
+    within(|| {
+        // After one placement on each, both are equal again.
+        let group = choosing(2, LeastBusy::default());
+        let picked = picks(&group, 200);
+        let firsts: Vec<_> = picked.chunks(2).map(|pair| pair[0]).collect();
+        assert!(picked.chunks(2).all(|pair| pair[0] + pair[1] == 1));
+        let zeros = firsts.iter().filter(|&&index| index == 0).count();
+        assert!((20..=80).contains(&zeros), "{zeros} of 100");
+    });
+}
+
+#[test]
+fn a_loop_that_works_without_a_pause_is_not_taken_although_it_has_a_single_task() {
+    within(|| {
+        let group = choosing(2, LeastBusy::default());
+        for _ in 0..3 {
+            drop(group.spawn_on(1, pending::<()>())); // three tasks that do nothing
+        }
+        let release = stall(&group.loops()[0]);
+        eventually("its utilization rises", || {
+            group.loops()[0].metrics().utilization() > 0.7
+        });
+        assert_eq!(picks(&group, 8), [1; 8]);
+        release.open();
+        group.shutdown_now().wait();
+    });
+}
+
+#[test]
+fn a_chooser_sees_how_busy_a_loop_is_and_nothing_of_loops_that_do_not_exist() {
+    within(|| {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&seen);
+        let group = choosing(2, move |view: &GroupView<'_>| {
+            let busy = [0, 1, 2].map(|i| view.utilization(i) > 0.01);
+            heard.lock().unwrap().push((busy, view.wake_delay(2)));
+            1
+        });
+        let release = stall(&group.loops()[0]);
+        eventually("its utilization rises", || {
+            group.loops()[0].metrics().utilization() > 0.02
+        });
+        assert_eq!(picks(&group, 1), [1]);
+        let expected = ([true, false, false], Duration::ZERO);
+        assert_eq!(*seen.lock().unwrap(), [expected]);
+        release.open();
+    });
+}
+
+#[test]
+fn the_least_busy_is_not_one_that_shuts_down() {
+    within(|| {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (least, heard) = (LeastBusy::default(), Arc::clone(&said));
+        let group = choosing(3, move |group: &GroupView<'_>| {
+            let choice = least.choose(group);
+            heard.lock().unwrap().push(choice);
+            choice
+        });
+        group.loops()[0].shutdown_now().wait();
+        picks(&group, 100);
+        assert!(!said.lock().unwrap().contains(&0));
+        group.loops()[2].shutdown_now().wait();
+        said.lock().unwrap().clear();
+        assert_eq!(picks(&group, 10), [1; 10]);
+        assert_eq!(*said.lock().unwrap(), [1; 10]);
+        group.shutdown_now().wait();
+        assert!(picks(&group, 10).iter().all(|index| *index < 3));
+    });
+}
+
+#[test]
+fn the_least_busy_of_one_is_that_one() {
+    within(|| {
+        let group = choosing(1, LeastBusy::default());
+        assert_eq!(picks(&group, 5), [0; 5]);
     });
 }
 

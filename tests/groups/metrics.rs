@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::net::{TcpListener, TcpStream};
+use loopgroup::testing::TestLoop;
 use loopgroup::time::sleep;
-use loopgroup::{EventLoop, EventLoopGroup, LoopMetrics, block_on, yield_now};
+use loopgroup::{EventLoop, EventLoopGroup, LoopMetrics, WaitStrategy, block_on, yield_now};
 
-use crate::util::{LONG, group, stall, within};
+use crate::util::{LONG, eventually, group, ms, secs, stall, within};
 
 /// The figures of a loop, with everything in them that it did before this call.
 fn settled(ev: &EventLoop) -> LoopMetrics {
@@ -213,5 +214,179 @@ fn a_group_that_never_ran_has_nothing_to_show() {
         assert_eq!(metrics.wakes(Some(0), 1), 0);
         assert_eq!(metrics.to_string(), "2 loops: nothing yet");
         assert_eq!(metrics.loops()[1].to_string(), "loop 1: nothing yet");
+    });
+}
+
+#[test]
+fn utilization_rises_within_a_poll_that_does_not_end_and_falls_in_a_sleep_that_does_not() {
+    within(|| {
+        let group = group(2);
+        let used = |index: usize| group.loops()[index].metrics().utilization();
+        let held = stall(&group.loops()[0]);
+        eventually("the loop that is held up is busy", || used(0) > 0.6);
+        assert_eq!(used(1), 0.0, "it has not started");
+        held.open();
+        eventually("the loop sleeps", || used(0) < 0.4);
+        let text = group.metrics().to_string();
+        assert!(text.contains("utilized"), "{text}");
+    });
+}
+
+#[test]
+fn utilization_follows_the_clock_of_the_loop() {
+    within(|| {
+        let mut test = TestLoop::new();
+        drop(test.spawn(async {
+            loop {
+                sleep(ms(10)).await; // virtual: its work takes no time
+            }
+        }));
+        test.run_until_stalled();
+        assert_eq!(test.metrics().utilization(), 0.0);
+        test.advance(secs(10));
+        assert_eq!(test.metrics().polls(), 1001);
+        assert_eq!(test.metrics().utilization(), 0.0);
+        drop(test.shutdown_now());
+        test.run_until_stalled();
+        assert!(test.report().is_some());
+        assert_eq!(test.metrics().utilization(), 0.0);
+    });
+}
+
+#[test]
+fn a_loop_that_spins_without_work_is_not_busy() {
+    within(|| {
+        for strategy in [
+            WaitStrategy::Busy,
+            WaitStrategy::SpinThenPark(secs(3600)),
+            WaitStrategy::Park,
+        ] {
+            let builder = EventLoopGroup::builder().loops(1).wait_strategy(strategy);
+            let group = builder.build().unwrap();
+            let used = || group.loops()[0].metrics().utilization();
+            let held = stall(&group.loops()[0]);
+            eventually("it is held up", || used() > 0.4);
+            held.open();
+            eventually("it has nothing to do", || used() < 0.3);
+        }
+    });
+}
+
+#[test]
+fn an_ended_loop_is_not_utilized_any_more() {
+    within(|| {
+        let group = group(1);
+        block_on(group.spawn(async {})).unwrap();
+        group.shutdown_now().wait();
+        let before = group.metrics().loops()[0].utilization();
+        assert!(before < 0.9, "{before}");
+        eventually("it decays", || {
+            let now = group.metrics().loops()[0].utilization();
+            now <= before * 0.9
+        });
+    });
+}
+
+#[test]
+fn a_loop_that_another_thread_wakes_shows_how_long_that_took() {
+    within(|| {
+        let group = group(1);
+        let ev = &group.loops()[0];
+        assert_eq!(ev.metrics().wake_delay(), Duration::ZERO);
+        eventually("a wake-up of a loop that slept", || {
+            block_on(ev.submit(|| ())).unwrap();
+            ev.metrics().wake_delay() > Duration::ZERO
+        });
+        assert!(ev.metrics().wakeup_calls() > 0);
+        assert!(ev.metrics().wake_delay() < LONG);
+    });
+}
+
+/// A group of one loop that measures time.
+fn measured() -> EventLoopGroup {
+    let builder = EventLoopGroup::builder().loops(1).measure_time(true);
+    builder.build().unwrap()
+}
+
+#[test]
+fn every_poll_has_its_time_and_its_wait() {
+    within(|| {
+        let group = measured();
+        let ev = group.loops()[0].clone();
+        for _ in 0..100 {
+            ev.execute(|| ()).unwrap();
+            group.spawn_detached(async { yield_now().await }).unwrap();
+            ev.execute_after_iteration(|| ()).unwrap();
+        }
+        let timers = group.spawn(async {
+            for _ in 0..3 {
+                sleep(ms(1)).await;
+            }
+        });
+        block_on(timers).unwrap();
+        group.drain(LONG).wait();
+        let metrics = ev.metrics();
+        assert_eq!(metrics.polls(), 100 + 200 + 100 + 4);
+        assert_eq!(metrics.poll_times().count(), metrics.polls());
+        assert_eq!(metrics.wake_to_poll().count(), metrics.polls());
+        assert_eq!(Some(metrics.poll_times().sum()), metrics.busy());
+        assert_eq!(Some(metrics.poll_times().max()), metrics.longest_poll());
+        assert!(metrics.wake_to_poll().max() < LONG);
+    });
+}
+
+#[test]
+fn what_comes_from_elsewhere_waits_for_the_poll_that_is_under_way() {
+    within(|| {
+        let group = measured();
+        let held = stall(&group.loops()[0]);
+        let (start, wait) = (std::time::Instant::now(), ms(30));
+        let task = group.spawn(async {});
+        let closure = group.loops()[0].submit(|| ());
+        while start.elapsed() < wait {
+            std::thread::yield_now();
+        }
+        held.open();
+        block_on(async { (task.await.unwrap(), closure.await.unwrap()) });
+        group.drain(LONG).wait();
+        let waits = group.loops()[0].metrics().wake_to_poll();
+        assert_eq!(waits.count(), 3);
+        assert!(waits.quantile(0.5).unwrap() >= wait, "{waits}");
+        assert!(waits.max() >= wait, "{waits}");
+    });
+}
+
+#[test]
+fn tasks_that_are_woken_together_wait_for_those_before_them() {
+    within(|| {
+        let group = measured();
+        let tasks = block_on(group.spawn(async {
+            let one = |_| {
+                loopgroup::spawn_local(async {
+                    let start = std::time::Instant::now();
+                    while start.elapsed() < ms(5) {} // computes
+                })
+            };
+            (0..4).map(one).map(|task| task.id()).collect::<Vec<_>>()
+        }));
+        assert_eq!(tasks.unwrap().len(), 4);
+        group.drain(LONG).wait();
+        let waits = group.loops()[0].metrics().wake_to_poll();
+        assert_eq!(waits.count(), 5);
+        assert!(
+            waits.max() >= ms(15) && waits.sum() >= ms(5 + 10 + 15),
+            "{waits}"
+        );
+    });
+}
+
+#[test]
+fn without_measurements_there_are_no_histograms() {
+    within(|| {
+        let group = group(1);
+        block_on(group.spawn(async { yield_now().await })).unwrap();
+        let one = settled(&group.loops()[0]);
+        assert!(one.poll_times().is_empty() && one.wake_to_poll().is_empty());
+        assert_eq!(one.poll_times().to_string(), "nothing yet");
     });
 }

@@ -341,12 +341,12 @@ fn whoever_is_refused_finds_the_gate_where_it_was_refused() {
         let post = Post::new();
         let submitter = producer(&post, |post| {
             if !post.submit(1, Urgency::Now) {
-                assert_eq!(post.inbox.shown(), Door::Draining as u8);
+                assert_eq!(post.inbox.shown.get(), Door::Draining as u8);
             }
         });
         let reader = producer(&post, |post| {
-            let first = post.inbox.shown();
-            assert!(post.inbox.shown() >= first, "it goes no way back");
+            let first = post.inbox.shown.get();
+            assert!(post.inbox.shown.get() >= first, "it goes no way back");
         });
         post.inbox.lock().edit(|gate| *gate = Door::Draining);
         submitter.join().unwrap();

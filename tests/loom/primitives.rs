@@ -18,6 +18,11 @@ use std::time::{Duration, Instant};
 
 use ::loom::thread::LocalKey;
 
+/// A model keeps every thread that has started, to join it.
+pub(crate) fn has_finished(_: &thread::JoinHandle<()>) -> bool {
+    false
+}
+
 pub(crate) mod thread {
     pub(crate) use ::loom::thread::*;
 
@@ -42,7 +47,7 @@ pub(crate) fn select(
 }
 
 /// The lock of process-wide data; never held where loom might switch threads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PlainMutex<T>(std::sync::Mutex<T>);
 
 impl<T> PlainMutex<T> {

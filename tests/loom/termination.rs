@@ -21,6 +21,7 @@ fn end(termination: &Termination, index: usize) {
         error: None,
         requested_at: now,
         ended_at: now,
+        paused: false,
         figures: Figures {
             accepted: 1,
             completed: 1,

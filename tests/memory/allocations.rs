@@ -68,6 +68,60 @@ fn a_detached_task_is_one_allocation_also_if_it_waits() {
 }
 
 #[test]
+fn a_recorder_allocates_nothing_once_its_group_is_built() {
+    within(|| {
+        let builder = EventLoopGroup::builder().loops(1).flight_recorder(1_000);
+        let group = builder.watchdog(Duration::from_secs(60)).build().unwrap();
+        let on_the_loop = || loopgroup::block_on(group.next().submit(allocations)).unwrap();
+        let mut grown = 0;
+        for round in 0..4 {
+            let before = on_the_loop();
+            let task = group.task().name("named").spawn(async {
+                for _ in 0..TASKS {
+                    yield_now().await;
+                }
+                sleep(Duration::from_millis(1)).await;
+            });
+            loopgroup::block_on(task).unwrap();
+            if round > 1 {
+                grown += on_the_loop() - before;
+            }
+        }
+        assert_eq!(grown, 0, "thousands of polls, wakes and waits");
+        assert!(group.trace().events() > 900, "which are on the tape");
+    });
+}
+
+#[test]
+fn polls_of_tasks_with_names_allocate_nothing_under_a_watchdog() {
+    within(|| {
+        let builder = EventLoopGroup::builder().loops(1);
+        let group = builder.watchdog(Duration::from_secs(60)).build().unwrap();
+        let tasks = (0..100).map(|number| {
+            let task = group.task().name(format!("a name of its own: {number}"));
+            task.spawn(async move {
+                let mut before = 0;
+                for poll in 0..TASKS {
+                    if poll == 10 {
+                        before = allocations(); // every task was polled, and all of them take turns
+                    }
+                    yield_now().await;
+                }
+                allocations() - before
+            })
+        });
+        let release = util::stall(group.next());
+        let tasks: Vec<_> = tasks.collect();
+        release.open();
+        // The first task to end finds that none of the others has allocated anything either.
+        let grown = tasks
+            .into_iter()
+            .map(|task| loopgroup::block_on(task).unwrap());
+        assert_eq!(grown.min(), Some(0));
+    });
+}
+
+#[test]
 fn a_task_spawned_from_outside_is_one_allocation_there_and_none_on_the_loop() {
     within(|| {
         let group = EventLoopGroup::new(1).unwrap();

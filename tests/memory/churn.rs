@@ -1,12 +1,13 @@
 //! Connections come and go by the thousand, and peers send as much as they like: nothing is left of
 //! them, and nothing grows with them.
 //!
-//! `LOOPGROUP_CONNECTS` is the number of connections; 100,000 in a release build, 5,000 in a debug build.
+//! `LOOPGROUP_CONNECTS` is the number of connections, and `LOOPGROUP_MOVES` that of moves between loops;
+//! 100,000 in a release build, 5,000 in a debug build.
 #![cfg(target_os = "linux")]
 
 use std::cell::Cell;
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream as Client};
 use std::panic::catch_unwind;
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,12 +18,13 @@ use std::time::{Duration, Instant};
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::blocking::BlockingGroup;
-use loopgroup::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram};
+use loopgroup::net::{Server, ServerHandle, TcpListener, TcpStream, Turn, UdpSocket, UnixDatagram};
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
 
 use crate::allocator::{live_bytes, take_peak};
 use crate::util::{
-    self, Door, Progress, alone, entries, eventually, others_sleep, progress, setting, within_for,
+    self, Door, Progress, alone, entries, eventually, others_sleep, progress, setting, stall,
+    within_for,
 };
 
 /// What a process holds, once every thread has come to rest.
@@ -123,6 +125,146 @@ fn connections_that_come_and_go_leave_nothing_behind() {
         }
         assert_eq!(before.slots, 0);
         assert_eq!(Held::now(&group), before);
+    });
+}
+
+/// Connections that are served by turns, all on one of two loops.
+struct Nomads {
+    workers: EventLoopGroup,
+    server: ServerHandle,
+    clients: Vec<Client>,
+    /// The number of journeys so far, of all connections together.
+    journeys: usize,
+}
+
+impl Nomads {
+    fn new(boss: &EventLoopGroup, clients: usize) -> Nomads {
+        let workers = EventLoopGroup::new(2).unwrap();
+        workers.start().unwrap();
+        let server = Server::new("127.0.0.1:0").unwrap();
+        let server = server
+            .boss(boss)
+            .workers(&workers)
+            .serve_turns(
+                |_, _| (),
+                async |mut stream: &TcpStream, _: &mut ()| {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).await? == 0 {
+                        return Ok(Turn::Close);
+                    }
+                    stream.write_all(&byte).await?;
+                    io::Result::Ok(Turn::Next)
+                },
+            )
+            .unwrap();
+        let address = server.local_addr();
+        Nomads {
+            workers,
+            server,
+            clients: (0..clients)
+                .map(|_| Client::connect(address).unwrap())
+                .collect(),
+            journeys: 0,
+        }
+    }
+
+    /// Moves all to the other loop; then one of them is used.
+    fn travel(&mut self) {
+        let (from, to) = (self.journeys % 2, (self.journeys + 1) % 2);
+        let destination = &self.workers.loops()[to];
+        eventually("all have arrived", || {
+            self.server.move_connections(from, to, usize::MAX);
+            destination.registered_channels() == self.clients.len()
+        });
+        self.use_one(self.journeys / 2 % self.clients.len());
+        self.journeys += 1;
+    }
+
+    /// As [`travel`](Nomads::travel), with all in each queue at the same time: that is the longest they get.
+    fn travel_together(&mut self) {
+        let (from, to) = (self.journeys % 2, (self.journeys + 1) % 2);
+        let (source, destination) = (&self.workers.loops()[from], &self.workers.loops()[to]);
+        let doors = [stall(source), stall(destination)];
+        let queued = destination.pending_tasks();
+        self.server.move_connections(from, to, usize::MAX);
+        doors[0].open();
+        eventually("all are in the queue", || {
+            destination.pending_tasks() == queued + self.clients.len()
+        });
+        doors[1].open();
+        eventually("all have arrived", || {
+            destination.registered_channels() == self.clients.len()
+        });
+        self.journeys += 1;
+    }
+
+    /// A request of one of them.
+    fn use_one(&mut self, number: usize) {
+        let (client, mut byte) = (&mut self.clients[number], [7]);
+        client.write_all(&byte).unwrap();
+        client.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [7]);
+    }
+}
+
+#[test]
+fn connections_that_move_leave_nothing_behind() {
+    alone("connections_that_move_leave_nothing_behind", || {
+        const CLIENTS: usize = 8;
+        const TOGETHER: usize = 20;
+        const PART: u64 = 25_000;
+        let boss = EventLoopGroup::new(1).unwrap();
+        let mut nomads = Nomads::new(&boss, CLIENTS);
+        let progress = progress("journey");
+        // Tables and queues have their size then, and every slot of both loops was used.
+        nomads.travel();
+        for _ in 0..TOGETHER {
+            nomads.travel_together();
+            (0..CLIENTS).for_each(|number| nomads.use_one(number));
+        }
+        (0..times(500) + 1).for_each(|_| nomads.travel());
+        let moves = setting("LOOPGROUP_MOVES").unwrap_or(times(5_000) as u64);
+        let mut before = Held::now(&nomads.workers);
+        assert_eq!(before.slots, CLIENTS);
+        // A queue may still grow, once; what is left behind grows with every part.
+        for attempt in 1.. {
+            let (start, first, mut part) = (Instant::now(), nomads.server.moves(), 1);
+            while nomads.server.moves() - first < moves {
+                // There and back: all are where they were.
+                nomads.travel();
+                nomads.travel();
+                progress.tick();
+                let done = nomads.server.moves() - first;
+                if done >= moves || done >= part * PART {
+                    part += 1;
+                    let (time, held) = (start.elapsed(), Held::now(&nomads.workers));
+                    eprintln!("{done} of {moves} moves, {time:.1?}: {held:?}");
+                }
+            }
+            let after = Held::now(&nomads.workers);
+            if after == before {
+                break;
+            }
+            let grown = (after.bytes - before.bytes).abs();
+            assert!(attempt < 4 && grown <= 512, "{before:?}, then {after:?}");
+            before.bytes = after.bytes;
+            assert_eq!(after, before);
+        }
+        let Nomads {
+            workers,
+            server,
+            clients,
+            ..
+        } = nomads;
+        drop(clients);
+        server.stop();
+        let report = block_on(server);
+        assert_eq!(report.completed(), CLIENTS as u64, "{report}");
+        let end = workers.drain(util::LONG).wait();
+        assert!(end.is_clean(), "{end}");
+        // A move is one more task; and loops were stalled.
+        let others = (CLIENTS + 2 * TOGETHER) as u64;
+        assert_eq!(end.completed(), others + report.moves(), "{end}");
     });
 }
 

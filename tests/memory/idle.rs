@@ -2,13 +2,18 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream as Client;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use loopgroup::EventLoopGroup;
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use loopgroup::net::{Server, TcpStream, Turn};
+use loopgroup::{Elastic, EventLoopGroup, block_on};
 
-use crate::util::{Door, eventually, group_with_io, stall, tid_of, within};
+use crate::allocator::live_bytes;
+use crate::util::{Door, alone, eventually, group_with_io, stall, tid_of, within};
 
 /// How long a loop is watched; far longer than the tick of any scheduler of tasks.
 const WATCH: Duration = Duration::from_millis(300);
@@ -153,6 +158,45 @@ fn lazy_submissions_do_not_wake_a_parked_loop() {
 }
 
 #[test]
+fn an_elastic_group_with_its_fewest_loops_does_not_tick_for_channels_that_stay() {
+    within(|| {
+        let elastic = Elastic {
+            min: 1,
+            max: 2,
+            patience: Duration::from_millis(5),
+            ..Elastic::default()
+        };
+        let group = EventLoopGroup::builder().elastic(elastic).build().unwrap();
+        // A listener on each loop: the second one is not needed, and is not parked either.
+        let server = Server::new("127.0.0.1:0")
+            .unwrap()
+            .workers(&group)
+            .reuse_port(true);
+        let server = server.serve(|stream, _| async move {
+            let _ = (&stream).read(&mut [0]).await;
+        });
+        let server = server.unwrap();
+        let _client = Client::connect(server.local_addr()).unwrap();
+        eventually("it is accepted", || server.accepted() == 1);
+        let tids: Vec<_> = group.loops().iter().map(tid_of).collect();
+        let switches = || {
+            tids.iter()
+                .map(|&tid| Thread::parked(tid).switches())
+                .collect::<Vec<_>>()
+        };
+        // What the start has cost may still set a loop aside.
+        eventually("it is at rest", || {
+            let before = switches();
+            thread::sleep(WATCH);
+            before == switches()
+        });
+        let ev = &group.loops()[1];
+        assert!(ev.is_paused() && ev.registered_channels() > 0);
+        server.stop();
+    });
+}
+
+#[test]
 fn a_group_that_was_only_built_has_no_threads() {
     within(|| {
         let ours = |name: &str| {
@@ -173,5 +217,45 @@ fn a_group_that_was_only_built_has_no_threads() {
         let report = group.drain(Duration::from_secs(30)).wait();
         let started: Vec<_> = report.loops().iter().map(|one| one.started()).collect();
         assert_eq!(started, [false, false, true, false]);
+    });
+}
+
+#[test]
+fn an_idle_connection_that_is_served_by_turns_is_small_although_its_turns_are_not() {
+    let name = "an_idle_connection_that_is_served_by_turns_is_small_although_its_turns_are_not";
+    alone(name, || {
+        const CONNECTIONS: usize = 200;
+        let (boss, workers) = (group(1, true), group(1, true));
+        let server = Server::new("127.0.0.1:0").unwrap();
+        let server = server.boss(&boss).workers(&workers);
+        let server = server
+            .serve_turns(
+                |_, _| (),
+                async |mut stream: &TcpStream, _: &mut ()| {
+                    let mut buf = [0; 16 * 1024]; // part of the future
+                    let n = stream.read(&mut buf).await?;
+                    stream.write_all(&buf[..n]).await?;
+                    std::io::Result::Ok(if n == 0 { Turn::Close } else { Turn::Next })
+                },
+            )
+            .unwrap();
+        let ask = |client: &mut Client| {
+            client.write_all(b"?").unwrap();
+            client.read_exact(&mut [0]).unwrap();
+        };
+        ask(&mut Client::connect(server.local_addr()).unwrap());
+        let before = live_bytes();
+        let mut clients: Vec<_> = (0..CONNECTIONS)
+            .map(|_| Client::connect(server.local_addr()).unwrap())
+            .collect();
+        clients.iter_mut().for_each(ask);
+        // The last turns have ended a little after their answers.
+        let each = || (live_bytes() - before) / CONNECTIONS as isize;
+        eventually("an idle connection has less than a kilobyte", || {
+            each() < 1024
+        });
+        drop(clients);
+        server.stop();
+        block_on(server);
     });
 }

@@ -5,6 +5,8 @@ mod allocator;
 mod churn;
 mod idle;
 mod leaks;
+mod parked;
+mod records;
 
 #[path = "../util/mod.rs"]
 mod util;

@@ -1,6 +1,7 @@
 //! A bad network, by seed: a relay between clients and servers that delays, splits, runs chunks together,
 //! passes connections on in another order, resets them and closes halves of them. What arrives is what was
-//! sent; nobody waits past a bound; a reset is told once; nothing is left behind.
+//! sent; nobody waits past a bound; a reset is told once; nothing is left behind. In one storm of three the
+//! connections of the server move from loop to loop all the time.
 //!
 //! A failing seed is printed with the command that plays it again. The long form prints a line every ten
 //! seconds: `LOOPGROUP_CHAOS_SECONDS=600 cargo test --release --test proofs seeds -- --nocapture`. With
@@ -10,14 +11,14 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use loopgroup::net::{Server, TcpListener, TcpStream};
+use loopgroup::net::{Server, ServerHandle, TcpListener, TcpStream, Turn};
 use loopgroup::time::timeout;
 use loopgroup::{EventLoop, EventLoopGroup, block_on};
 use socket2::SockRef;
@@ -54,6 +55,12 @@ enum Fate {
 enum Kind {
     Echo,
     Server,
+    /// One whose connections are served by turns, and move after each of them.
+    Turns,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Echo, Kind::Server, Kind::Turns];
 }
 
 /// One storm: so many connections, of so many bytes each.
@@ -73,7 +80,7 @@ impl Storm {
         let mut random = Random(seed);
         Storm {
             seed,
-            kind: [Kind::Echo, Kind::Server][seed as usize % 2],
+            kind: Kind::ALL[seed as usize % Kind::ALL.len()],
             connections: 4 + random.index(12),
             len: 1 + random.index(96 << 10),
             bound: BOUND,
@@ -240,6 +247,16 @@ struct Tally {
     otherwise: Vec<String>,
 }
 
+impl Tally {
+    fn note(&mut self, end: io::Result<()>) {
+        match end {
+            Ok(()) => self.ended += 1,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.reset += 1,
+            Err(error) => self.otherwise.push(format!("{error:?}")),
+        }
+    }
+}
+
 async fn echo(mut stream: TcpStream, tally: Arc<Mutex<Tally>>) {
     let mut buf = vec![0; 16 << 10];
     let result = async {
@@ -252,12 +269,17 @@ async fn echo(mut stream: TcpStream, tally: Arc<Mutex<Tally>>) {
         }
     };
     let result: io::Result<()> = result.await;
-    let mut tally = tally.lock().unwrap();
-    match result {
-        Ok(()) => tally.ended += 1,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => tally.reset += 1,
-        Err(error) => tally.otherwise.push(format!("{error:?}")),
+    tally.lock().unwrap().note(result);
+}
+
+/// One read and its echo.
+async fn echo_once(mut stream: &TcpStream, buf: &mut [u8]) -> io::Result<Turn> {
+    let read = stream.read(buf).await?;
+    if read == 0 {
+        return stream.close().await.map(|()| Turn::Close);
     }
+    stream.write_all(&buf[..read]).await?;
+    Ok(Turn::Next)
 }
 
 /// What a client has to tell.
@@ -353,6 +375,8 @@ fn kind(result: &io::Result<()>) -> Option<io::ErrorKind> {
 struct World {
     servers: EventLoopGroup,
     clients: EventLoopGroup,
+    /// How often connections have moved.
+    moves: AtomicU64,
 }
 
 impl World {
@@ -360,6 +384,7 @@ impl World {
         World {
             servers: EventLoopGroup::new(2).unwrap(),
             clients: EventLoopGroup::new(2).unwrap(),
+            moves: AtomicU64::new(0),
         }
     }
 
@@ -458,17 +483,56 @@ impl World {
                 let handle = server
                     .serve(move |stream, _| echo(stream, Arc::clone(&tally)))
                     .unwrap();
-                let address = handle.local_addr();
-                let stop = move |connections: usize| {
-                    eventually("all connections end", || {
-                        handle.accepted() == connections as u64 && handle.connections() == 0
-                    });
-                    handle.stop();
-                    let report = block_on(handle);
-                    assert_eq!(report.completed(), connections as u64);
-                };
-                (address, Box::new(stop))
+                let stop = self.end_of(handle.clone());
+                (handle.local_addr(), Box::new(stop))
             }
+            Kind::Turns => {
+                // Each turn asks all connections of its loop to move, itself among them.
+                let place: Arc<Mutex<Option<ServerHandle>>> = Arc::default();
+                let restless = Arc::clone(&place);
+                let server = Server::new("127.0.0.1:0").unwrap().workers(&self.servers);
+                let handle = server
+                    .serve_turns(
+                        |_, _| vec![0; 16 << 10],
+                        async move |stream: &TcpStream, buf: &mut Vec<u8>| {
+                            let turn = echo_once(stream, buf).await;
+                            let end = match turn {
+                                Ok(Turn::Close) => Some(Ok(())),
+                                Ok(_) => None,
+                                Err(error) => Some(Err(error)),
+                            };
+                            let turn = end.map_or(Turn::Next, |end| {
+                                tally.lock().unwrap().note(end);
+                                Turn::Close
+                            });
+                            let server = restless.lock().unwrap().clone();
+                            let from = EventLoop::current().unwrap().index();
+                            server.unwrap().move_connections(from, 1 - from, usize::MAX);
+                            turn
+                        },
+                    )
+                    .unwrap();
+                *place.lock().unwrap() = Some(handle.clone());
+                let end = self.end_of(handle.clone());
+                let stop = move |connections| {
+                    end(connections);
+                    place.lock().unwrap().take();
+                };
+                (handle.local_addr(), Box::new(stop))
+            }
+        }
+    }
+
+    /// Waits until so many connections of a server have ended, each as it should, and ends the server.
+    fn end_of(&self, handle: ServerHandle) -> impl FnOnce(usize) + '_ {
+        move |connections| {
+            eventually("all connections end", || {
+                handle.accepted() == connections as u64 && handle.connections() == 0
+            });
+            handle.stop();
+            let report = block_on(handle);
+            assert_eq!(report.completed(), connections as u64);
+            self.moves.fetch_add(report.moves(), Ordering::Relaxed);
         }
     }
 }
@@ -479,7 +543,7 @@ fn storms(seeds: std::ops::Range<u64>, time: Duration) {
     let world = Arc::new(World::new());
     let progress = progress("storm");
     // What is made once, is made.
-    for seed in 0..2 {
+    for seed in 0..3 {
         world.weather(Storm::of(seed)).unwrap();
         progress.tick();
     }
@@ -499,8 +563,9 @@ fn storms(seeds: std::ops::Range<u64>, time: Duration) {
         if line.elapsed() > Duration::from_secs(10) {
             line = Instant::now();
             let (storms, mib) = (seed + 1 - seeds.start, bytes >> 20);
+            let moves = world.moves.load(Ordering::Relaxed);
             eprintln!(
-                "chaos: {storms} storms, {mib} MiB, {} s",
+                "chaos: {storms} storms, {mib} MiB, {moves} moves, {} s",
                 start.elapsed().as_secs()
             );
         }
@@ -508,6 +573,8 @@ fn storms(seeds: std::ops::Range<u64>, time: Duration) {
             break;
         }
     }
+    // The first three had one of each kind.
+    assert!(world.moves.load(Ordering::Relaxed) > 0);
     for group in [&world.servers, &world.clients] {
         let report = group.drain(BOUND).wait();
         assert!(report.is_clean(), "{report}");
@@ -544,7 +611,7 @@ fn a_byte_that_is_changed_or_lost_or_late_is_noticed() {
             };
             world.weather(storm).unwrap_err()
         };
-        for kind in [Kind::Echo, Kind::Server] {
+        for kind in Kind::ALL {
             let wrong = control(kind, Fate::Corrupt(12_345), BOUND);
             assert!(wrong.contains("byte 12345 of 20000 differs"), "{wrong}");
             let wrong = control(kind, Fate::Lose(19_999), BOUND);

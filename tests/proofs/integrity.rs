@@ -1,13 +1,18 @@
 //! Bytes survive: what is sent is what arrives, over many connections, in chunks of every size.
 //!
-//! `LOOPGROUP_INTEGRITY_MIB` sets the volume of the TCP test, in MiB each way.
+//! `LOOPGROUP_INTEGRITY_MIB` sets the volume of the TCP test, in MiB each way, and `LOOPGROUP_MOVED_MIB` that
+//! of the test whose connections move.
 
 use std::io::{self, IoSlice};
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Instant;
 
 use futures::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use loopgroup::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use loopgroup::net::{
+    Server, ServerHandle, TcpListener, TcpStream, Turn, UnixListener, UnixStream,
+};
 use loopgroup::{EventLoop, EventLoopGroup, JoinHandle, block_on};
 
 use crate::util::{LONG, Progress, progress, setting, within};
@@ -255,6 +260,90 @@ fn sixty_four_tcp_connections_carry_every_byte_both_ways() {
         let clients = clients.collect();
         block_on(accepting).unwrap().unwrap();
         compare(&group, clients);
+    });
+}
+
+/// What a connection that moves takes along.
+struct Echo {
+    random: Random,
+    hash: Hash,
+    buf: Vec<u8>,
+}
+
+impl Echo {
+    fn new(seed: u64) -> Echo {
+        Echo {
+            random: Random::new(!seed >> 1),
+            hash: Hash::default(),
+            buf: vec![0; LARGEST],
+        }
+    }
+
+    /// One read, and its echo; at the end the hash of all, as [`serve`] has it.
+    async fn turn(&mut self, mut stream: &TcpStream) -> io::Result<Turn> {
+        let asked = self.random.size();
+        let n = stream.read(&mut self.buf[..asked]).await?;
+        if n == 0 {
+            let hash = std::mem::take(&mut self.hash).finish();
+            stream.write_all(&hash).await?;
+            return Ok(Turn::Close);
+        }
+        self.hash.update(&self.buf[..n]);
+        stream.write_all(&self.buf[..n]).await?;
+        Ok(Turn::Next)
+    }
+}
+
+#[test]
+fn sixty_four_connections_that_move_as_often_as_possible_carry_every_byte_both_ways() {
+    const CONNECTIONS: u64 = 64;
+    const LOOPS: usize = 3;
+    let default = if cfg!(debug_assertions) { 16 } else { 1024 };
+    let volume = setting("LOOPGROUP_MOVED_MIB").unwrap_or(default) << 20;
+    within(move || {
+        let start = Instant::now();
+        let (workers, group) = (
+            EventLoopGroup::new(LOOPS).unwrap(),
+            EventLoopGroup::new(2).unwrap(),
+        );
+        // Each turn asks all connections of its loop to move, itself among them.
+        let place: Arc<Mutex<Option<ServerHandle>>> = Arc::default();
+        let (restless, seeds) = (Arc::clone(&place), AtomicU64::new(0));
+        let server = Server::new("127.0.0.1:0").unwrap().workers(&workers);
+        let server = server
+            .serve_turns(
+                move |_, _| Echo::new(seeds.fetch_add(1, Ordering::Relaxed)),
+                async move |stream: &TcpStream, echo: &mut Echo| {
+                    let turn = echo.turn(stream).await;
+                    let server = restless.lock().unwrap().clone();
+                    let from = EventLoop::current().unwrap().index();
+                    let to = (from + 1 + (echo.random.next() >> 32) as usize % 2) % LOOPS;
+                    server.unwrap().move_connections(from, to, usize::MAX);
+                    turn
+                },
+            )
+            .unwrap();
+        *place.lock().unwrap() = Some(server.clone());
+        let clients = (0..CONNECTIONS).map(|seed| {
+            let stream = block_on(group.spawn(TcpStream::connect(server.local_addr())));
+            let halves = stream.unwrap().unwrap().into_split();
+            client(&group, halves, seed, volume / CONNECTIONS + seed * 7)
+        });
+        compare(&group, clients.collect());
+        place.lock().unwrap().take(); // all turns are over: each client has seen an end
+        server.stop();
+        let report = block_on(server);
+        assert_eq!(
+            (report.accepted(), report.completed()),
+            (CONNECTIONS, CONNECTIONS),
+            "{report}"
+        );
+        // Most turns are followed by a move.
+        assert!(report.moves() > 10 * CONNECTIONS, "{report}");
+        let end = workers.drain(LONG).wait();
+        assert!(end.is_clean(), "{end}");
+        let (mib, time) = (volume >> 20, start.elapsed());
+        eprintln!("{mib} MiB each way, {} moves, {time:.1?}", report.moves());
     });
 }
 

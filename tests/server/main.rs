@@ -1,11 +1,16 @@
 //! A server accepts, hands over, refuses and ends as its terms say.
 
+mod inspector;
 mod limits;
 mod listeners;
+mod moving_http;
 mod per_loop_handlers;
 mod read_end;
+mod rebalance;
 mod server;
 mod server_regressions;
+mod skew;
+mod turns;
 #[path = "../util/mod.rs"]
 mod util;
 

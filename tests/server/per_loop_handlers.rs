@@ -11,9 +11,9 @@ use std::thread::{self, ThreadId};
 use futures::future::LocalBoxFuture;
 use futures::io::AsyncWriteExt;
 use loopgroup::net::TcpStream;
-use loopgroup::{EventLoop, PanicSite, block_on};
+use loopgroup::{Elastic, EventLoop, EventLoopGroup, LoopThread, PanicSite, block_on};
 
-use crate::util::{Door, HOUR, LONG, eventually, group, thread_of, within};
+use crate::util::{Door, HOUR, LONG, eventually, group, ms, thread_of, within};
 use crate::{connect, group_that_reports, serve_on};
 
 /// A value of one loop: counts itself, and checks that it is dropped where it was made.
@@ -274,5 +274,97 @@ fn a_server_that_ends_while_its_loop_is_busy_waits_for_the_handler_to_be_dropped
         stall.open();
         assert_eq!(waiting.join().unwrap(), 0);
         assert_ne!(home, thread::current().id());
+    });
+}
+
+/// A group whose second loop is not needed, and what counts the threads that were started for it.
+fn elastic() -> (EventLoopGroup, Arc<AtomicUsize>) {
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let factory = move |lt: LoopThread| {
+        count.fetch_add(usize::from(lt.index() == 1), Ordering::SeqCst);
+        thread::Builder::new().spawn(move || lt.run()).map(drop)
+    };
+    let builder = EventLoopGroup::builder().elastic(Elastic {
+        min: 1,
+        max: 2,
+        patience: ms(5),
+        ..Elastic::default()
+    });
+    (builder.thread_factory(factory).build().unwrap(), started)
+}
+
+#[test]
+fn a_handler_is_dropped_when_its_loop_parks_and_made_again_for_the_next_connection() {
+    within(|| {
+        let (boss, (workers, started)) = (group(1), elastic());
+        let second = &workers.loops()[1];
+        let (alive, made) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (living, count) = (Arc::clone(&alive), Arc::clone(&made));
+        let server = serve_on(&workers)
+            .boss(&boss)
+            .serve_with(move |ev| {
+                count.fetch_add(usize::from(ev.index() == 1), Ordering::SeqCst);
+                tell(Home::new(&living), ev)
+            })
+            .unwrap();
+        for round in 1..=3 {
+            // The user's pause of the first loop leaves only the second one, once that is resumed.
+            workers.loops()[0].pause();
+            second.resume();
+            assert_eq!(answer(&mut connect(&server)), [1, 1], "a new handler");
+            workers.loops()[0].resume();
+            eventually("the loop is parked", || second.metrics().is_parked());
+            assert_eq!(alive.load(Ordering::SeqCst), 0, "round {round}");
+            assert_eq!(made.load(Ordering::SeqCst), round);
+        }
+        assert_eq!(started.load(Ordering::SeqCst), 3);
+        server.stop();
+        let report = block_on(server);
+        assert_eq!((report.completed(), report.failed_loops()), (3, 0));
+        let started = started.load(Ordering::SeqCst);
+        assert_eq!(started, 3, "no thread is started to drop what was dropped");
+        assert!(workers.drain(LONG).wait().is_clean());
+    });
+}
+
+#[test]
+fn a_handler_whose_destructor_submits_work_keeps_its_loop_until_that_is_done() {
+    struct Submits(EventLoop, Arc<AtomicUsize>);
+    impl Drop for Submits {
+        fn drop(&mut self) {
+            let ran = Arc::clone(&self.1);
+            self.0
+                .execute(move || {
+                    ran.fetch_add(1, Ordering::SeqCst);
+                })
+                .unwrap();
+        }
+    }
+    within(|| {
+        let (boss, (workers, started)) = (group(1), elastic());
+        let second = &workers.loops()[1];
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ran);
+        let server = serve_on(&workers)
+            .boss(&boss)
+            .serve_with(move |ev| {
+                let handler = Submits(ev.clone(), Arc::clone(&count));
+                move |stream, _| {
+                    let _ = &handler;
+                    async move { drop(stream) }
+                }
+            })
+            .unwrap();
+        workers.loops()[0].pause();
+        second.resume();
+        assert!(answer(&mut connect(&server)).is_empty());
+        workers.loops()[0].resume();
+        eventually("the loop is parked", || second.metrics().is_parked());
+        assert_eq!(ran.load(Ordering::SeqCst), 1);
+        assert_eq!(started.load(Ordering::SeqCst), 1, "on the thread it had");
+        server.stop();
+        block_on(server);
+        assert!(workers.drain(LONG).wait().is_clean());
     });
 }

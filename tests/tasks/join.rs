@@ -728,10 +728,10 @@ fn public_types_cross_threads_as_promised() {
         UnixOwnedWriteHalf, UnixStream,
     };
     use loopgroup::{
-        Builder, CloseChannels, CorePinning, EndCause, GroupMetrics, GroupView, HookId,
-        LeastLoaded, LoopBound, LoopMetrics, LoopReport, LoopState, LoopThread, PanicSite,
-        PreferCurrent, RejectPolicy, RejectVerdict, RoundRobin, ShutdownRequested,
-        TerminationFuture, WaitStrategy, YieldNow,
+        Builder, CloseChannels, CorePinning, EndCause, GroupMetrics, GroupView, Histogram, HookId,
+        LeastBusy, LeastLoaded, LoopBound, LoopMetrics, LoopReport, LoopState, LoopThread,
+        PanicSite, PreferCurrent, Prometheus, RejectPolicy, RejectVerdict, RoundRobin,
+        ShutdownRequested, Stall, StallKind, TerminationFuture, Trace, WaitStrategy, YieldNow,
     };
     fn all<T: Send + Sync + Unpin>() {}
     fn send<T: Send>() {}
@@ -751,6 +751,7 @@ fn public_types_cross_threads_as_promised() {
     all::<WaitStrategy>();
     all::<RoundRobin>();
     all::<LeastLoaded>();
+    all::<LeastBusy>();
     all::<PreferCurrent>();
     all::<BlockingGroup>();
     all::<BlockingBuilder>();
@@ -762,6 +763,11 @@ fn public_types_cross_threads_as_promised() {
     all::<WhenFull>();
     all::<PanicSite>();
     all::<LoopMetrics>();
+    all::<Histogram>();
+    all::<Prometheus>();
+    all::<Stall>();
+    all::<StallKind>();
+    all::<Trace>();
     all::<GroupMetrics>();
     all::<GroupView<'_>>();
     // Any loop may have a socket, and any number of tasks may share it.

@@ -6,9 +6,11 @@
 //! - `probes`: futures, values and wakers that record what happens to them.
 //! - `door`: a gate between threads and tasks that opens once.
 //! - `random`: numbers from a seed.
+//! - `json`: what a text of JSON says.
 #![allow(dead_code, unused_imports, missing_docs, unreachable_pub)]
 
 mod door;
+mod json;
 mod loops;
 mod probes;
 mod process;
@@ -20,13 +22,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub use door::Door;
+pub use json::Json;
 pub use loops::{flush, group, group_with_io, local, on_a_loop, one_loop, stall, thread_of};
 pub use probes::{
     CountOnDrop, DropCount, Log, OnDrop, Probe, Waiting, WakeCount, blow_up, discard, panic_of,
     poll_once, restless,
 };
 pub use process::{
-    alone, alone_after, entries, in_child, in_child_after, is_child, others_sleep, tid, tid_of,
+    allow_descriptors, allowed_descriptors, alone, alone_after, entries, in_child, in_child_after,
+    is_child, others_sleep, tid, tid_of,
 };
 pub use random::Random;
 pub use watchdog::{

@@ -67,6 +67,21 @@ pub fn alone_after(command: &str, test: &str, body: impl FnOnce() + Send + 'stat
     );
 }
 
+/// A command of the shell, for [`alone_after`]: allows so many descriptors, or as many as the system does.
+pub fn allow_descriptors(count: usize) -> String {
+    format!("{{ ulimit -n {count} 2>/dev/null || ulimit -n $(ulimit -H -n); }}")
+}
+
+/// How many descriptors this process may have.
+pub fn allowed_descriptors() -> usize {
+    let shell = Command::new("sh").args(["-c", "ulimit -n"]).output();
+    let limit = String::from_utf8(shell.unwrap().stdout).unwrap();
+    match limit.trim() {
+        "unlimited" => usize::MAX,
+        limit => limit.parse().unwrap(),
+    }
+}
+
 /// How many entries a directory has: `/proc/self/task` for threads, `/proc/self/fd` for descriptors.
 pub fn entries(directory: &str) -> usize {
     fs::read_dir(directory).unwrap().count()

@@ -32,6 +32,7 @@ use hyper::service::{HttpService, Service};
 use hyper::{Request, Response};
 
 use crate::compat::hyper::activity::{HttpActivity, HttpPhase};
+use crate::compat::hyper::moving::{HeldStream, Luggage, Mobility, Moving};
 use crate::compat::hyper::rt::LocalExecutor;
 use crate::compat::hyper::settings::{Protocols, Settings};
 use crate::compat::hyper::stop::StopSignal;
@@ -41,6 +42,7 @@ use crate::event_loop::context;
 use crate::event_loop::local::Local;
 use crate::left_tasks::WaitsFor;
 use crate::limit_timer::LimitTimer;
+use crate::net::{Mover, TcpStream};
 use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::Arc;
 use crate::this_thread;
@@ -56,7 +58,7 @@ const HEAD_AT_SHUTDOWN: Duration = Duration::from_secs(1);
 pin_project_lite::pin_project! {
     /// Serves one connection.
     #[must_use = "futures do nothing unless awaited"]
-    pub(super) struct Connection<I, S>
+    pub(super) struct Connection<I, S, M>
     where
         Tracked<S>: HttpService<Incoming>,
     {
@@ -67,19 +69,24 @@ pin_project_lite::pin_project! {
         signals: EndSignals,
         course: Course,
         watch: LimitWatch,
+        mobility: M,
     }
 }
 
 pin_project_lite::pin_project! {
     #[project = ProtocolProj]
+    #[project_replace = ProtocolOwned]
     enum Protocol<I, S>
     where
         Tracked<S>: HttpService<Incoming>,
     {
         // Waits for the bytes that tell the version; taken out when these have come.
         Unknown { parts: Option<(Transport<I>, Tracked<S>)> },
-        Http1 { #[pin] connection: http1::UpgradeableConnection<Transport<I>, Tracked<S>> },
+        // Not pinned: it is taken out when it moves.
+        Http1 { connection: http1::UpgradeableConnection<Transport<I>, Tracked<S>> },
         Http2 { #[pin] connection: http2::Connection<Transport<I>, Tracked<S>, LocalExecutor> },
+        // On the way to another loop.
+        Gone,
     }
 }
 
@@ -100,7 +107,7 @@ enum Course {
     Leaving(Instant),
 }
 
-impl<I, S, B> Connection<I, S>
+impl<I, S, B, M> Connection<I, S, M>
 where
     I: Read + Write + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
@@ -116,9 +123,21 @@ where
         io: I,
         service: Tracked<S>,
         stop: Option<StopSignal>,
-    ) -> Connection<I, S> {
+        mobility: M,
+    ) -> Connection<I, S, M> {
+        let transport = Transport::new(io, Arc::clone(&service.activity));
+        Connection::of(settings, transport, service, stop, mobility)
+    }
+
+    #[track_caller]
+    fn of(
+        settings: Arc<Settings>,
+        transport: Transport<I>,
+        service: Tracked<S>,
+        stop: Option<StopSignal>,
+        mobility: M,
+    ) -> Connection<I, S, M> {
         let activity = Arc::clone(&service.activity);
-        let transport = Transport::new(io, Arc::clone(&activity));
         let protocol = match settings.protocols {
             Protocols::Both => Protocol::Unknown {
                 parts: Some((transport, service)),
@@ -133,7 +152,70 @@ where
             signals: EndSignals::new(stop),
             course: Course::Staying,
             watch: LimitWatch::new(),
+            mobility,
         }
+    }
+}
+
+impl<S, B> Connection<HeldStream, S, Moving>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+    S::Future: 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    /// Continues a connection that comes from another loop. Its notes are those of the service.
+    #[track_caller]
+    pub(super) fn resume(
+        settings: Arc<Settings>,
+        stream: HeldStream,
+        luggage: Luggage,
+        service: Tracked<S>,
+        stop: Option<StopSignal>,
+        mobility: Moving,
+    ) -> Connection<HeldStream, S, Moving> {
+        luggage.activity.arrive(!luggage.ahead.is_empty());
+        let transport = Transport::resume(stream, luggage.activity, luggage.ahead);
+        let mut connection = if luggage.is_http1 {
+            Connection {
+                activity: Arc::clone(&service.activity),
+                protocol: Protocol::of(Version::Http1, &settings, transport, service),
+                settings,
+                signals: EndSignals::new(stop),
+                course: Course::Staying,
+                watch: LimitWatch::new(),
+                mobility,
+            }
+        } else {
+            Connection::of(settings, transport, service, stop, mobility)
+        };
+        connection.watch.seen = luggage.seen;
+        connection
+    }
+
+    /// Takes the connection apart if it has ended in order to move.
+    pub(super) fn take_leaving(self: Pin<&mut Self>) -> Option<(TcpStream, Luggage, Mover)> {
+        let this = self.project();
+        let mover = this.mobility.take_leaving()?;
+        let (transport, mut ahead, is_http1) = match this.protocol.project_replace(Protocol::Gone) {
+            ProtocolOwned::Unknown { parts } => (parts?.0, Vec::new(), false),
+            ProtocolOwned::Http1 { connection } => {
+                let parts = connection.into_parts()?;
+                (parts.io, parts.read_buf.to_vec(), true)
+            }
+            ProtocolOwned::Http2 { .. } | ProtocolOwned::Gone => return None,
+        };
+        let (stream, rest) = transport.into_parts();
+        // What hyper has read came first.
+        ahead.extend_from_slice(&rest);
+        let luggage = Luggage {
+            ahead,
+            activity: stream.activity,
+            seen: this.watch.seen,
+            is_http1,
+        };
+        Some((stream.stream, luggage, mover))
     }
 }
 
@@ -174,8 +256,9 @@ where
         loop {
             let next = match self.as_mut().project() {
                 ProtocolProj::Http1 { connection } => {
-                    return connection.poll(cx).map_err(io::Error::other);
+                    return Pin::new(connection).poll(cx).map_err(io::Error::other);
                 }
+                ProtocolProj::Gone => return Poll::Ready(Ok(())),
                 ProtocolProj::Http2 { connection } => {
                     return connection.poll(cx).map_err(io::Error::other);
                 }
@@ -192,12 +275,18 @@ where
         }
     }
 
-    fn phase(self: Pin<&mut Self>, activity: &HttpActivity) -> HttpPhase {
-        let is_http2 = match self.project() {
+    fn is_http2(self: Pin<&mut Self>) -> bool {
+        match self.project() {
             ProtocolProj::Http2 { .. } => true,
-            ProtocolProj::Unknown { .. } | ProtocolProj::Http1 { .. } => false,
-        };
-        if activity.is_busy() {
+            ProtocolProj::Unknown { .. } | ProtocolProj::Http1 { .. } | ProtocolProj::Gone => false,
+        }
+    }
+
+    fn phase(self: Pin<&mut Self>, activity: &HttpActivity) -> HttpPhase {
+        let is_http2 = self.is_http2();
+        if activity.is_unread() {
+            HttpPhase::Unread
+        } else if activity.is_busy() {
             HttpPhase::Busy
         } else if is_http2 {
             HttpPhase::Idle
@@ -213,16 +302,76 @@ where
     /// Begins a graceful end; `false` if there is nothing to wait for.
     fn leave(self: Pin<&mut Self>) -> bool {
         match self.project() {
-            ProtocolProj::Unknown { .. } => return false,
-            ProtocolProj::Http1 { connection } => connection.graceful_shutdown(),
+            ProtocolProj::Unknown { .. } | ProtocolProj::Gone => return false,
+            ProtocolProj::Http1 { connection } => Pin::new(connection).graceful_shutdown(),
             ProtocolProj::Http2 { connection } => connection.graceful_shutdown(),
         }
         true
     }
+
+    /// Has hyper give back a connection that is asked to move, if it is idle. Ready if it leaves, or has
+    /// ended meanwhile.
+    fn poll_leave<M: Mobility>(
+        mut self: Pin<&mut Self>,
+        activity: &HttpActivity,
+        mobility: &mut M,
+        settings: &Settings,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !mobility.may_leave(self.as_mut().phase(activity), activity) {
+            return Poll::Pending;
+        }
+        if let ProtocolProj::Unknown { .. } = self.as_mut().project() {
+            return match mobility.accept() {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Pending,
+            };
+        }
+        activity.hold();
+        if activity.had_body() {
+            // If the rest of the body is missing, hyper waits for its reader, or for its bytes. It is only in
+            // the second case that the response is complete and hyper tries to read nevertheless.
+            if let Poll::Ready(ended) = self.as_mut().poll(settings, cx) {
+                activity.release();
+                return Poll::Ready(ended);
+            }
+            let phase = self.as_mut().phase(activity);
+            if !activity.has_tried() || !mobility.may_leave(phase, activity) {
+                return stays(activity, cx);
+            }
+        }
+        if !mobility.accept() {
+            return stays(activity, cx);
+        }
+        activity.hold(); // forgets the attempts
+        self.as_mut().leave();
+        match self.poll(settings, cx) {
+            // An idle connection is given back at once; what is read here is of a body.
+            Poll::Ready(Ok(())) if !activity.has_tried() => Poll::Ready(Ok(())),
+            ended => {
+                mobility.stay();
+                // The service has answered and goes on to read: hyper ends after the request. Rare, and never
+                // before the response is written.
+                let _ = stays(activity, cx);
+                ended
+            }
+        }
+    }
 }
 
-impl<I, S, B> Future for Connection<I, S>
+/// Lets a stream be read again.
+fn stays(activity: &HttpActivity, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    activity.release();
+    if activity.has_tried() {
+        // The attempt has stored no waker.
+        cx.waker().wake_by_ref();
+    }
+    Poll::Pending
+}
+
+impl<I, S, B, M> Future for Connection<I, S, M>
 where
+    M: Mobility,
     I: Read + Write + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + 'static,
     S::Future: 'static,
@@ -246,9 +395,28 @@ where
             if *this.course == Course::Staying && this.signals.poll(cx).is_ready() {
                 *this.course = Course::Asked(time::now(), Look::First);
             }
+            if this.mobility.can_move() && this.protocol.as_mut().is_http2() {
+                this.mobility.stay();
+            }
             let phase = this.protocol.as_mut().phase(this.activity);
-            let since = this.watch.since(phase, this.activity.begun());
-            let (when, step) = next_step(*this.course, phase, since, this.settings);
+            let (mut when, mut step) =
+                this.watch
+                    .next_step(*this.course, phase, this.activity, this.settings);
+            // After hyper has stored the waker that a request wakes. A limit comes first: requests that never
+            // cease would put it off.
+            let may_move = *this.course == Course::Staying && this.mobility.is_asked();
+            if may_move && !when.is_due() {
+                let (protocol, mobility) = (this.protocol.as_mut(), &mut *this.mobility);
+                let left = protocol.poll_leave(this.activity, mobility, this.settings, cx);
+                if left.is_ready() {
+                    return left;
+                }
+                // hyper may have gone on.
+                let phase = this.protocol.as_mut().phase(this.activity);
+                (when, step) =
+                    this.watch
+                        .next_step(*this.course, phase, this.activity, this.settings);
+            }
             ready!(this.watch.poll(when, cx));
             match step {
                 LimitStep::Leave => {
@@ -293,6 +461,14 @@ impl When {
         let deadline = limit.into().and_then(|limit| start.checked_add(limit));
         deadline.map_or(When::Never, When::At)
     }
+
+    fn is_due(self) -> bool {
+        match self {
+            When::Now => true,
+            When::At(deadline) => deadline <= time::now(),
+            When::Never => false,
+        }
+    }
 }
 
 /// What happens then.
@@ -322,15 +498,23 @@ fn next_step(
                 "the client did not send a complete request head in time (header_timeout)",
             ),
         ),
+        (Course::Staying | Course::Leaving(_), HttpPhase::Unread)
+            if settings.write_timeout.is_some() =>
+        {
+            (
+                When::after(since, settings.write_timeout),
+                LimitStep::Fail("the client did not read a response for too long"),
+            )
+        }
         // The end of an HTTP/2 stream need not wake the task of its connection.
-        (Course::Staying, HttpPhase::Busy) => (
+        (Course::Staying, HttpPhase::Busy | HttpPhase::Unread) => (
             When::after(since, settings.idle_timeout),
             LimitStep::LookAgain,
         ),
         (Course::Staying, HttpPhase::Idle) => {
             (When::after(since, settings.idle_timeout), LimitStep::Leave)
         }
-        (Course::Asked(..), HttpPhase::Busy) => (When::Now, LimitStep::Leave),
+        (Course::Asked(..), HttpPhase::Busy | HttpPhase::Unread) => (When::Now, LimitStep::Leave),
         (Course::Asked(asked, look), HttpPhase::New | HttpPhase::Idle) => {
             let step = match look {
                 Look::First => LimitStep::LastLook,
@@ -344,7 +528,9 @@ fn next_step(
                 "the server shut down before the client had sent a complete request head",
             ),
         ),
-        (Course::Leaving(_), HttpPhase::Busy) => (When::Never, LimitStep::LookAgain),
+        (Course::Leaving(_), HttpPhase::Busy | HttpPhase::Unread) => {
+            (When::Never, LimitStep::LookAgain)
+        }
         (Course::Leaving(left), _) => (
             When::after(left.max(since), settings.header_timeout),
             LimitStep::Fail("the client did not close a connection that the server had ended"),
@@ -405,16 +591,32 @@ impl LimitWatch {
         }
     }
 
-    /// Returns when the phase began. `begun` tells apart two equal phases with a request in between.
-    fn since(&mut self, phase: HttpPhase, begun: u64) -> Instant {
+    /// Returns when the phase began. `count` tells apart two equal phases with a request, or with a write, in
+    /// between.
+    fn since(&mut self, phase: HttpPhase, count: u64) -> Instant {
         match self.seen {
-            Some((seen, count, since)) if seen == phase && count == begun => since,
+            Some((seen, known, since)) if seen == phase && known == count => since,
             _ => {
                 let now = time::now();
-                self.seen = Some((phase, begun, now));
+                self.seen = Some((phase, count, now));
                 now
             }
         }
+    }
+
+    /// What happens next, and when, if hyper has nothing to do until then.
+    fn next_step(
+        &mut self,
+        course: Course,
+        phase: HttpPhase,
+        activity: &HttpActivity,
+        settings: &Settings,
+    ) -> (When, LimitStep) {
+        let count = match phase {
+            HttpPhase::Unread => activity.write_changes(),
+            _ => activity.begun(),
+        };
+        next_step(course, phase, self.since(phase, count), settings)
     }
 
     /// Counts the phase from now on.

@@ -21,7 +21,8 @@
 //! | `client`, `Client`, `Connector` | hyper-util's pooled client (feature `hyper-client`) |
 //! | [`LocalExecutor`], [`Timer`] | for hyper's own builders |
 //!
-//! A connection, its HTTP/2 streams, its service and all futures of them stay on one loop. The service is
+//! A connection, its HTTP/2 streams, its service and all futures of them stay on one loop (a connection that
+//! [moves](#connections-that-move) begins anew on another one). The service is
 //! made there, once per loop, so it may hold an `Rc`, a `RefCell` or a [`client`](#client) of its own.
 //!
 //! # Shutdown
@@ -39,6 +40,14 @@
 //! A client that does not read its response, or an HTTP/2 client that does not react to the GOAWAY, is waited
 //! for until the limit of the drain.
 //!
+//! # Connections that move
+//!
+//! With [`Http::movable`], or with [`Server::rebalance`](crate::net::Server::rebalance), an idle HTTP/1
+//! connection can move to another loop, and its next request is served there, by the service of that loop. A
+//! connection with a request under way moves after the response. HTTP/2 connections and upgraded ones do not
+//! move. A service that answers before it has read the whole body of a request, and reads on afterwards, may
+//! find that its connection is closed after that body.
+//!
 //! # axum
 //!
 //! A `Router` is a tower service:
@@ -53,7 +62,8 @@
 //!
 //! - Shared by all loops: `Router::with_state` with an `Arc`, as anywhere.
 //! - Per loop and `Send`: the factory runs once per loop, so it can make the state there:
-//!   `move |_| routes().with_state(Cache::new())`.
+//!   `move |_| routes().with_state(Cache::new())`. (A loop of an [elastic](crate::Builder::elastic) group that
+//!   is not needed drops its service, and makes another one when it is needed again.)
 //! - Per loop and not `Send`: a value bound to the loop, by [`EventLoop::bind`]. The
 //!   [`LoopBound`](crate::LoopBound) is `Send`, `Sync` and `Clone`, so it may be the state of a router, and
 //!   in a handler of the same loop `with_local` reaches the value without a hop:
@@ -130,6 +140,7 @@ mod connection;
 #[cfg(feature = "hyper-client")]
 mod connector;
 mod listen;
+mod moving;
 mod rt;
 mod serve;
 mod services;

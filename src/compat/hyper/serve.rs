@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::Location;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -24,14 +24,15 @@ use hyper_util::service::TowerToHyperService;
 use crate::compat::hyper::activity::HttpActivity;
 use crate::compat::hyper::connection::Connection;
 use crate::compat::hyper::listen::Listen;
+use crate::compat::hyper::moving::{Fixed, HeldStream, Luggage, Moving};
 use crate::compat::hyper::rt::LocalExecutor;
-use crate::compat::hyper::services::Services;
+use crate::compat::hyper::services::{ServiceRef, Services};
 use crate::compat::hyper::settings::{Protocols, Settings};
 use crate::compat::hyper::stop::{Stop, StopSignal};
 use crate::compat::hyper::tracked::Tracked;
 use crate::event_loop::handle::EventLoop;
 use crate::group::handle::EventLoopGroup;
-use crate::net::{ServerHandle, ServerReport};
+use crate::net::{LegEnd, LegStart, ServerHandle, ServerReport, TcpStream};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Serves HTTP/1 and HTTP/2 with a hyper service per loop: [`Http::serve`] with the default settings.
@@ -155,6 +156,7 @@ where
 /// | [`nodelay`](Http::nodelay) | on | `TCP_NODELAY` |
 /// | [`http1_only`](Http::http1_only), [`http2_only`](Http::http2_only) | both | HTTP/2 with prior knowledge, told by its preface |
 /// | [`peer_extension`](Http::peer_extension) | off | the client's address in each request |
+/// | [`movable`](Http::movable) | off | idle HTTP/1 connections can move to another loop |
 /// | [`http1`](Http::http1), [`http2`](Http::http2) | hyper's | everything else |
 ///
 /// There is no limit for a client that reads its response slowly; a drain has its own.
@@ -188,6 +190,7 @@ pub struct Http {
     settings: Settings,
     nodelay: bool,
     peer_extension: bool,
+    movable: bool,
     on_error: Option<Arc<HttpErrorHook>>,
 }
 
@@ -200,6 +203,7 @@ impl Http {
             settings: Settings::new(),
             nodelay: true,
             peer_extension: false,
+            movable: false,
             on_error: None,
         }
     }
@@ -253,6 +257,14 @@ impl Http {
         self
     }
 
+    /// How long a client may leave a response unread: the connection ends when no byte of it could be written
+    /// for so long. No limit by default.
+    #[cfg(feature = "inspect")]
+    pub(crate) fn write_timeout(mut self, limit: Duration) -> Http {
+        self.settings.write_timeout = Some(limit);
+        self
+    }
+
     /// Sets `TCP_NODELAY` on each connection; on by default. hyper writes whole messages, which Nagle's
     /// algorithm would only delay.
     pub fn nodelay(mut self, nodelay: bool) -> Http {
@@ -302,6 +314,52 @@ impl Http {
         self
     }
 
+    /// Lets idle HTTP/1 connections move to another loop; off by default, and on with
+    /// [`Server::rebalance`](crate::net::Server::rebalance).
+    ///
+    /// A connection that waits for its next request moves at once when it is asked to, by
+    /// [`move_connections`](ServerHandle::move_connections) of [`HttpHandle::server`] or by the load. One
+    /// with a request under way moves after the response. The client does not notice: bytes stay in order,
+    /// and requests that have already arrived are answered on the new loop, by the service of that loop. Time
+    /// limits go on; the one for a request head that has arrived in part begins again.
+    ///
+    /// HTTP/2 connections do not move, and neither do upgraded ones. hyper's `pipeline_flush` is off then.
+    ///
+    /// It costs an allocation for each connection, and a look at the headers of each request. With
+    /// `rebalance`, each poll of a connection also reads the clock twice.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{convert::Infallible, io::{Read, Write}};
+    /// use hyper::{Response, service::service_fn};
+    /// use loopgroup::{EventLoopGroup, compat::hyper::Http};
+    ///
+    /// let workers = EventLoopGroup::new(2)?;
+    /// let server = Http::new().movable(true).serve(&workers, "127.0.0.1:0", |here| {
+    ///     let index = here.index();
+    ///     service_fn(move |_| async move { Ok::<_, Infallible>(Response::new(format!("loop {index}"))) })
+    /// })?;
+    /// let mut client = std::net::TcpStream::connect(server.local_addr())?;
+    /// let mut answer = || {
+    ///     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")?;
+    ///     let mut received = [0; 1024];
+    ///     let n = client.read(&mut received)?; // the whole of it: the response is short
+    ///     Ok::<_, std::io::Error>(received[n - 1] - b'0')
+    /// };
+    /// let from = usize::from(answer()?);
+    /// assert_eq!(server.server().move_connections(from, 1 - from, 1), 1);
+    /// while server.server().moves() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!(usize::from(answer()?), 1 - from);
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn movable(mut self, movable: bool) -> Http {
+        self.movable = movable;
+        self
+    }
+
     /// Calls `hook` for each connection that ends with an error: a request that cannot be parsed, a head
     /// that does not come in time, a client that disconnects in the middle of a request, a service that
     /// returns an error.
@@ -337,8 +395,8 @@ impl Http {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a time limit of zero, and the errors of
-    /// [`Server::serve`](crate::net::Server::serve).
+    /// `InvalidInput` for a time limit of zero, and for HTTP/2 connections that are to move; and the errors
+    /// of [`Server::serve`](crate::net::Server::serve).
     #[track_caller]
     pub fn serve<L, N, S, B>(
         self,
@@ -355,50 +413,38 @@ impl Http {
         B: Body + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.settings.check()?;
         let location = Location::caller();
-        let Http {
-            settings,
-            nodelay,
-            peer_extension,
-            on_error,
-        } = self;
-        let (settings, services) = (Arc::new(settings), Services::new(factory));
-        let stop = Arc::new(Stop::new());
-        let signal = Arc::clone(&stop);
+        let server = listener.into_server()?;
+        let movable = self.movable || server.rebalances();
+        let mut settings = self.settings;
+        settings.check()?;
+        if movable {
+            settings.check_movable()?;
+            // A response that hyper holds back would be lost with its connection.
+            settings.http1.pipeline_flush(false);
+        }
         let panics = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&panics);
-        let handler = move |stream: crate::net::TcpStream, peer| {
-            if nodelay {
-                // Fails on a connection that the client has reset; the first read says so.
-                let _ = stream.set_nodelay(true);
-            }
-            let service = Tracked {
-                service: services.here(),
-                activity: Arc::new(HttpActivity::default()),
-                peer: peer_extension.then_some(peer),
-                limit: settings.request_timeout,
-                location,
-                panics: Arc::clone(&count),
-            };
-            let signal = Some(StopSignal::of(&signal));
-            let connection = Connection::new(Arc::clone(&settings), stream, service, signal);
-            let on_error = on_error.clone();
-            async move {
-                let ended = connection.await;
-                if let (Err(error), Some(hook)) = (&ended, on_error) {
-                    hook(error, peer);
-                }
-                ended
-            }
+        let stop = Arc::new(Stop::new());
+        let common = Common {
+            settings: Arc::new(settings),
+            services: Services::new(factory, workers.loops()),
+            stop: Arc::clone(&stop),
+            panics: Arc::clone(&panics),
+            nodelay: self.nodelay,
+            peer_extension: self.peer_extension,
+            on_error: self.on_error,
+            location,
         };
-        let server = listener
-            .into_server()?
+        let server = server
             .count_service_panics(Arc::clone(&panics))
             .workers(workers)
             // hyper takes the end of the stream for a client that has given up, and drops its requests.
-            .end_reads_on_shutdown(false)
-            .serve(handler)?;
+            .end_reads_on_shutdown(false);
+        let server = if movable {
+            server.serve_legs(move |start| common.serve_leg(start))
+        } else {
+            server.serve(move |stream, peer| common.serve(stream, peer))
+        }?;
         Ok(HttpHandle {
             server,
             stop,
@@ -438,7 +484,8 @@ impl Http {
     ///
     /// It has the same time limits, answers and graceful end as a connection of [`serve`](Http::serve), and
     /// resolves at its end. From an upgrade on (WebSocket, `CONNECT`), the connection belongs to the task
-    /// that awaits it by `hyper::upgrade::on`. `nodelay`, `peer_extension` and `on_error` are not used.
+    /// that awaits it by `hyper::upgrade::on`. `nodelay`, `peer_extension`, `movable` and `on_error` are not
+    /// used.
     ///
     /// # Errors
     ///
@@ -489,14 +536,15 @@ impl Http {
     {
         let checked = self.settings.check();
         let service = Tracked {
-            service: Rc::new(service),
+            service: ServiceRef::Own(Rc::new(service)),
             activity: Arc::new(HttpActivity::default()),
             peer: None,
             limit: self.settings.request_timeout,
             location: Location::caller(),
             panics: Arc::default(), // it is not read
         };
-        let connection = Connection::new(Arc::new(self.settings.clone()), io, service, None);
+        let settings = Arc::new(self.settings.clone());
+        let connection = Connection::new(settings, io, service, None, Fixed);
         async move {
             checked?;
             connection.await
@@ -519,7 +567,120 @@ impl fmt::Debug for Http {
             .field("request_timeout", &self.settings.request_timeout)
             .field("nodelay", &self.nodelay)
             .field("peer_extension", &self.peer_extension)
+            .field("movable", &self.movable)
             .finish_non_exhaustive()
+    }
+}
+
+/// What all connections of a server share.
+struct Common<N, S> {
+    settings: Arc<Settings>,
+    services: Services<N, S>,
+    stop: Arc<Stop>,
+    panics: Arc<AtomicU64>,
+    nodelay: bool,
+    peer_extension: bool,
+    on_error: Option<Arc<HttpErrorHook>>,
+    location: &'static Location<'static>,
+}
+
+impl<N, S, B> Common<N, S>
+where
+    N: Fn(&EventLoop) -> S + Send + Sync + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + 'static,
+    S::Future: 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    /// Serves a connection that stays on this loop.
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> impl Future<Output = io::Result<()>> + use<N, S, B> {
+        self.set_options(&stream);
+        let service = self.service(peer, Arc::new(HttpActivity::default()));
+        let (settings, stop) = (Arc::clone(&self.settings), StopSignal::of(&self.stop));
+        let connection = Connection::new(settings, stream, service, Some(stop), Fixed);
+        let on_error = self.on_error.clone();
+        async move {
+            let ended = connection.await;
+            report(&ended, on_error, peer);
+            ended
+        }
+    }
+
+    /// Serves a connection on this loop, until its end or until it moves.
+    fn serve_leg(
+        &self,
+        start: LegStart<TcpStream, SocketAddr, Luggage>,
+    ) -> impl Future<Output = LegEnd<TcpStream, Luggage, io::Result<()>>> + use<N, S, B> {
+        let LegStart {
+            stream,
+            peer,
+            luggage,
+            mover,
+        } = start;
+        let activity = match &luggage {
+            Some(luggage) => Arc::clone(&luggage.activity),
+            None => {
+                self.set_options(&stream);
+                Arc::new(HttpActivity::movable())
+            }
+        };
+        let mobility = Moving::new(mover, &activity);
+        let stream = HeldStream {
+            stream,
+            activity: Arc::clone(&activity),
+        };
+        let service = self.service(peer, activity);
+        let (settings, stop) = (Arc::clone(&self.settings), StopSignal::of(&self.stop));
+        let stop = Some(stop);
+        let connection = match luggage {
+            None => Connection::new(settings, stream, service, stop, mobility),
+            Some(luggage) => Connection::resume(settings, stream, luggage, service, stop, mobility),
+        };
+        let on_error = self.on_error.clone();
+        async move {
+            let mut connection = pin!(connection);
+            let ended = connection.as_mut().await;
+            if let Some((stream, luggage, mover)) = connection.take_leaving() {
+                return LegEnd::Moves {
+                    stream,
+                    luggage,
+                    mover,
+                };
+            }
+            report(&ended, on_error, peer);
+            LegEnd::Over(ended)
+        }
+    }
+
+    fn set_options(&self, stream: &TcpStream) {
+        if self.nodelay {
+            // Fails on a connection that the client has reset; the first read says so.
+            let _ = stream.set_nodelay(true);
+        }
+    }
+
+    /// The service of this loop, for a connection with these notes.
+    fn service(&self, peer: SocketAddr, activity: Arc<HttpActivity>) -> Tracked<S> {
+        Tracked {
+            service: self.services.here(),
+            activity,
+            peer: self.peer_extension.then_some(peer),
+            limit: self.settings.request_timeout,
+            location: self.location,
+            panics: Arc::clone(&self.panics),
+        }
+    }
+}
+
+/// Reports the error of a connection.
+fn report(ended: &io::Result<()>, on_error: Option<Arc<HttpErrorHook>>, peer: SocketAddr) {
+    if let (Err(error), Some(hook)) = (ended, on_error) {
+        hook(error, peer);
     }
 }
 

@@ -1,63 +1,71 @@
 //! The services of a server, one per worker loop.
 //!
 //! - A service is made by the first connection of its loop, and shared by all connections there.
-//! - It lives on its loop: it is dropped there after the server's last connection, or when the loop ends.
+//! - It lives on its loop, and is dropped there ([`spares`](crate::event_loop::spares)): after the server's
+//!   last connection, when the loop ends, or when it parks; the next connection makes another one.
 //! - A factory that panics fails the connection that called it; the next connection of that loop calls it
 //!   again.
 
+use std::fmt;
+use std::ops::Deref;
 use std::rc::Rc;
 
-use crate::event_loop::bound::LoopBound;
 use crate::event_loop::handle::EventLoop;
-use crate::sync::Mutex;
+use crate::event_loop::spares::{Spare, Spares};
 
 /// The factory, and what it has made.
 pub(super) struct Services<N, S> {
     factory: N,
-    /// By the index of the loop. The value is `None` until the factory has returned.
-    slots: Mutex<Vec<Option<ServiceSlot<S>>>>,
+    made: Spares<S>,
 }
 
-type ServiceSlot<S> = LoopBound<Option<Rc<S>>>;
+/// A service that is used: by its own connection, or by all those of its loop.
+pub(super) enum ServiceRef<S> {
+    Own(Rc<S>),
+    OfLoop(Rc<Spare<S>>),
+}
 
 impl<N, S> Services<N, S>
 where
     N: Fn(&EventLoop) -> S,
     S: 'static,
 {
-    pub(super) fn new(factory: N) -> Services<N, S> {
+    pub(super) fn new(factory: N, loops: &[EventLoop]) -> Services<N, S> {
         Services {
             factory,
-            slots: Mutex::new(Vec::new()),
+            made: Spares::new(loops),
         }
     }
 
     /// Returns the service of the current loop.
-    pub(super) fn here(&self) -> Rc<S> {
-        let here = EventLoop::current().expect("a handler runs on a worker loop");
-        let slot = self.slot(&here);
-        if let Some(service) = slot.with_local(|service| service.clone()) {
-            return service;
-        }
-        // User code: no visit is under way, and no lock held.
-        let made = Rc::new((self.factory)(&here));
-        slot.with_local(|service| *service = Some(Rc::clone(&made)));
-        made
+    pub(super) fn here(&self) -> ServiceRef<S> {
+        let service = self.made.here(|here| Some((self.factory)(here)));
+        ServiceRef::OfLoop(service.expect("a handler runs on a worker loop, which has not ended"))
     }
+}
 
-    fn slot(&self, here: &EventLoop) -> ServiceSlot<S> {
-        let index = here.index();
-        let mut slots = self.slots.lock();
-        if slots.len() <= index {
-            slots.resize_with(index + 1, || None);
+impl<S> Clone for ServiceRef<S> {
+    fn clone(&self) -> ServiceRef<S> {
+        match self {
+            ServiceRef::Own(service) => ServiceRef::Own(Rc::clone(service)),
+            ServiceRef::OfLoop(service) => ServiceRef::OfLoop(Rc::clone(service)),
         }
-        if let Some(slot) = &slots[index] {
-            return slot.clone();
+    }
+}
+
+impl<S> fmt::Debug for ServiceRef<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceRef").finish_non_exhaustive()
+    }
+}
+
+impl<S> Deref for ServiceRef<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        match self {
+            ServiceRef::Own(service) => service,
+            ServiceRef::OfLoop(service) => service,
         }
-        drop(slots);
-        // Only connections of this loop use this entry, and they run one after the other.
-        let slot = here.bind(|| None);
-        self.slots.lock()[index] = Some(slot.clone());
-        slot
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Settings {
     pub(super) idle_timeout: Option<Duration>,
     /// `None` is no limit.
     pub(super) request_timeout: Option<Duration>,
+    /// How long a client may leave a response unread; `None` is no limit.
+    pub(super) write_timeout: Option<Duration>,
 }
 
 /// The protocols that a server speaks.
@@ -43,7 +45,17 @@ impl Settings {
             header_timeout: Some(Duration::from_secs(30)),
             idle_timeout: Some(Duration::from_secs(75)),
             request_timeout: None,
+            write_timeout: None,
         }
+    }
+
+    /// Rejects protocols whose connections cannot move.
+    pub(super) fn check_movable(&self) -> io::Result<()> {
+        if self.protocols == Protocols::Http2 {
+            let text = "HTTP/2 connections cannot move: omit http2_only, or movable and rebalance";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Ok(())
     }
 
     /// Rejects limits that no connection could keep.

@@ -12,15 +12,16 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::panic::Location;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::{CONNECTION, HeaderMap};
 use hyper::service::Service;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Version};
 
 use crate::compat::hyper::activity::{HttpActivity, OpenRequest};
+use crate::compat::hyper::services::ServiceRef;
 use crate::event_loop::context;
 use crate::limit_timer::LimitTimer;
 use crate::panic::PanicSite;
@@ -53,7 +54,7 @@ pub struct Peer(pub SocketAddr);
 /// A service of the user's, and the notes of the connection that it serves.
 #[derive(Debug)]
 pub(super) struct Tracked<S> {
-    pub(super) service: Rc<S>,
+    pub(super) service: ServiceRef<S>,
     pub(super) activity: Arc<HttpActivity>,
     /// Inserted into each request.
     pub(super) peer: Option<SocketAddr>,
@@ -75,6 +76,12 @@ where
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let open = self.activity.begin_request();
+        if self.activity.is_movable() {
+            self.activity.note_body(!request.body().is_end_stream());
+            if !keeps_alive(request.version(), request.headers()) {
+                self.activity.note_last();
+            }
+        }
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(Peer(peer));
         }
@@ -135,6 +142,11 @@ where
         let open = this.open.take();
         Poll::Ready(match answer {
             Ok(answer) => answer.map(|response| {
+                if let Some(activity) = open.as_ref().map(OpenRequest::activity) {
+                    if activity.is_movable() && names(response.headers(), "close") {
+                        activity.note_last();
+                    }
+                }
                 response.map(|body| TrackedBody {
                     body: Some(body),
                     open,
@@ -150,6 +162,23 @@ where
             }
         })
     }
+}
+
+/// Whether the client wants the connection to stay open.
+fn keeps_alive(version: Version, headers: &HeaderMap) -> bool {
+    match version {
+        Version::HTTP_11 => !names(headers, "close"),
+        _ => names(headers, "keep-alive"),
+    }
+}
+
+/// Whether the header `connection` has this option.
+fn names(headers: &HeaderMap, option: &str) -> bool {
+    let values = headers.get_all(CONNECTION).iter();
+    let mut options = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','));
+    options.any(|one| one.trim().eq_ignore_ascii_case(option))
 }
 
 /// Counts a panic of the service, and reports it to the handler of its group.

@@ -47,6 +47,22 @@ impl<I> Transport<I> {
     }
 }
 
+impl<I> Transport<I> {
+    /// A stream of which these bytes have been read ahead.
+    pub(super) fn resume(io: I, activity: Arc<HttpActivity>, ahead: Vec<u8>) -> Transport<I> {
+        Transport {
+            ahead,
+            ..Transport::new(io, activity)
+        }
+    }
+
+    /// Returns the stream, and the bytes that have been read ahead and not returned.
+    pub(super) fn into_parts(mut self) -> (I, Vec<u8>) {
+        self.ahead.drain(..self.returned);
+        (self.io, self.ahead)
+    }
+}
+
 impl<I: Read + Unpin> Transport<I> {
     /// Reads until the bytes tell the version; `None` if the stream ends before the first byte.
     pub(super) fn poll_version(

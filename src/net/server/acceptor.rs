@@ -15,15 +15,15 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use crate::event_loop::context;
+use crate::event_loop::enqueue::Admission;
 use crate::event_loop::handle::EventLoop;
 use crate::group::core::GroupCore;
 use crate::group::handle::EventLoopGroup;
 use crate::net::server::backlog::{BacklogLooks, NextLook};
-use crate::net::server::connection::{PendingConnection, ServerCore, serve};
-use crate::net::server::handlers::Handlers;
+use crate::net::server::connection::{PendingConnection, ServerCore};
 use crate::net::server::limits::AcceptRate;
 use crate::net::server::listener::{Listener, Sealed};
-use crate::net::server::outcome::Outcome;
 use crate::net::server::state::ServerState;
 use crate::shutdown_requested::{ShutdownRequested, shutdown_requested};
 use crate::sync::{Arc, Weak};
@@ -52,11 +52,12 @@ type Accepted<L, P> = (
 );
 
 impl<L: Listener, P> Acceptor<L, P> {
-    /// Accepts connections until a stop signal.
-    pub(super) async fn run<F>(self)
+    /// Accepts connections until a stop signal; `serve` is called for each, on its worker loop.
+    pub(super) async fn run<C, F>(self, serve: C)
     where
-        P: Handlers<Handler: Fn(L::Stream, L::Addr) -> F>,
-        F: Future<Output: Outcome> + 'static,
+        C: Fn(L::Stream, L::Addr, PendingConnection<P>) -> F + Copy + Send + 'static,
+        P: Send + Sync + 'static,
+        F: Future<Output = ()> + 'static,
     {
         let state = &self.core.state;
         let mut stop = StopSignals::new(state, &self.workers);
@@ -77,8 +78,8 @@ impl<L: Listener, P> Acceptor<L, P> {
                     if looks.accepted() == NextLook::Ask {
                         self.listener.look_again();
                     }
-                    let serve = move || serve::<L, P, F>(stream, peer, connection);
-                    let submitted = self.workers.submit(serve, self.core.location, &mut stop);
+                    let start = move || serve(stream, peer, connection);
+                    let submitted = self.workers.submit(start, self.core.location, &mut stop);
                     if submitted.await.is_none() {
                         return;
                     }
@@ -132,13 +133,17 @@ impl<L: Listener, P> Acceptor<L, P> {
 /// Selects the loop that serves a connection.
 #[derive(Clone)]
 pub(super) enum WorkerChoice {
-    /// The loop that accepted it.
-    AcceptingLoop,
+    /// The loop that accepted it; while that is paused, the next one of its group.
+    AcceptingLoop(Weak<GroupCore>),
     /// The next loop of a group.
     NextOf(Weak<GroupCore>),
 }
 
 impl WorkerChoice {
+    pub(super) fn accepting_loop_of(group: &EventLoopGroup) -> WorkerChoice {
+        WorkerChoice::AcceptingLoop(Arc::downgrade(group.core()))
+    }
+
     pub(super) fn next_of(group: &EventLoopGroup) -> WorkerChoice {
         WorkerChoice::NextOf(Arc::downgrade(group.core()))
     }
@@ -146,7 +151,7 @@ impl WorkerChoice {
     /// Resolves when a shutdown of every loop that could serve was requested.
     fn shutdown_requested(&self) -> ShutdownRequested {
         match self {
-            WorkerChoice::AcceptingLoop => shutdown_requested(),
+            WorkerChoice::AcceptingLoop(_) => shutdown_requested(),
             WorkerChoice::NextOf(group) => {
                 let group = group.upgrade();
                 let loops = group.iter().flat_map(|group| group.loops.iter());
@@ -171,14 +176,14 @@ impl WorkerChoice {
         loop {
             // Neither the group nor a handle is held across the await below.
             let (started, is_open) = match self {
-                WorkerChoice::AcceptingLoop => {
+                WorkerChoice::AcceptingLoop(_) if !is_paused_here() => {
                     let here = EventLoop::current().expect("an acceptor is a task of a loop");
-                    let started = here.offer_local(serve, location);
+                    let started = here.offer_local(serve, Admission::New, location);
                     let note = |reason| here.shared().note_refusal(reason, location);
                     let started = started.inspect_err(|refused| note(refused.reason()));
                     (started, !here.state().is_shutdown())
                 }
-                WorkerChoice::NextOf(group) => {
+                WorkerChoice::AcceptingLoop(group) | WorkerChoice::NextOf(group) => {
                     let group = group.upgrade()?;
                     let started = group.start_connection(serve, location);
                     let mut loops = group.loops.iter();
@@ -197,8 +202,13 @@ impl WorkerChoice {
     }
 }
 
+/// Whether the loop of this thread is paused.
+fn is_paused_here() -> bool {
+    context::with_local(|local| local.shared.is_paused()).unwrap_or(false)
+}
+
 /// The stop signals of an acceptor: from the handle, from its own loop, and from all workers.
-struct StopSignals<'a> {
+pub(super) struct StopSignals<'a> {
     state: &'a ServerState,
     /// The key of this acceptor among the waiters for [`ServerHandle::stop`](super::ServerHandle::stop).
     stop_key: Option<usize>,
@@ -207,7 +217,7 @@ struct StopSignals<'a> {
 }
 
 impl<'a> StopSignals<'a> {
-    fn new(state: &'a ServerState, workers: &WorkerChoice) -> StopSignals<'a> {
+    pub(super) fn new(state: &'a ServerState, workers: &WorkerChoice) -> StopSignals<'a> {
         StopSignals {
             state,
             stop_key: None,
@@ -217,7 +227,7 @@ impl<'a> StopSignals<'a> {
     }
 
     /// Awaits `future`; returns `None` on a stop signal.
-    async fn unless_stopped<F: Future>(&mut self, future: F) -> Option<F::Output> {
+    pub(super) async fn unless_stopped<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| {
             // Checked before the poll: no connection is accepted after the signal.

@@ -8,19 +8,23 @@
 //!   is asked once, so a connection is served or rejected; it never circulates.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use crate::event_loop::context;
-use crate::event_loop::local::{AtShutdown, Local};
+use crate::event_loop::enqueue::Admission;
+use crate::event_loop::local::Local;
+use crate::event_loop::shared::AtShutdown;
 use crate::group::core::GroupCore;
+use crate::io::control::Control;
 use crate::net::server::handlers::Handlers;
 use crate::net::server::hooks::{ConnectionEnd, ConnectionWatch, ServerHooks};
 use crate::net::server::limits::{TimeLimits, TimeWatch};
 use crate::net::server::listener::Listener;
 use crate::net::server::open::OpenKey;
-use crate::net::server::outcome::{Outcome, Returned as _};
+use crate::net::server::outcome::{ErrorRef, Outcome, Returned as _};
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::panic::PanicSite;
 use crate::sync::{Arc, Ordering, Weak};
@@ -32,11 +36,11 @@ pub(super) struct ServerCore<P> {
     handlers: Option<P>,
     pub(super) state: Arc<ServerState>,
     pub(super) hooks: ServerHooks,
-    limits: TimeLimits,
+    pub(super) limits: TimeLimits,
     /// Whether reads end with the shutdown of their loop.
     end_reads: bool,
     /// The group that serves.
-    workers: Weak<GroupCore>,
+    pub(super) workers: Weak<GroupCore>,
     /// Where the server was started.
     pub(super) location: &'static Location<'static>,
     /// Dropped last.
@@ -65,8 +69,34 @@ impl<P> ServerCore<P> {
         }
     }
 
-    fn handlers(&self) -> &P {
+    pub(super) fn handlers(&self) -> &P {
         self.handlers.as_ref().expect("taken only by the drop")
+    }
+}
+
+impl<P> ServerCore<P> {
+    /// Enters a connection in the list of this thread's loop, which ends its reads when it shuts down.
+    fn enter(&self, local: &Local, control: Control) -> OpenKey {
+        let open = &self.state.open[local.shared.index];
+        if self.end_reads && open.is_to_follow() {
+            let state: Arc<dyn AtShutdown> = self.state.clone();
+            local.tell_at_shutdown(Arc::downgrade(&state));
+            // The loop has told its observers already, or is about to.
+            if local.shared.state().is_shutting_down() {
+                open.end_reads();
+            }
+        }
+        open.enter(control)
+    }
+
+    /// Starts the time limits of a connection, if there are any.
+    pub(super) fn start_limits<L: Listener>(&self, stream: &L::Stream) -> Option<Box<TimeWatch>> {
+        (!self.limits.is_none()).then(|| {
+            // Use is recorded by readiness, so the stream has to be registered. If it cannot be, the first
+            // operation that has to wait says why.
+            let _ = L::register(stream);
+            Box::new(self.limits.start(L::control(stream)))
+        })
     }
 }
 
@@ -91,8 +121,25 @@ impl<P> PendingConnection<P> {
         PendingConnection(Some(Arc::clone(core)))
     }
 
-    fn core(&self) -> &Arc<ServerCore<P>> {
+    pub(super) fn core(&self) -> &Arc<ServerCore<P>> {
         self.0.as_ref().expect("taken only when it is served")
+    }
+
+    /// Begins to serve the connection, on this thread's loop.
+    pub(super) fn begin(
+        mut self,
+        local: &Local,
+        control: Control,
+        peer: Option<SocketAddr>,
+    ) -> ServedConnection<P> {
+        let watch = self.core().hooks.watch(peer);
+        let key = self.core().enter(local, control);
+        ServedConnection {
+            core: self.0.take(),
+            loop_index: local.shared.index,
+            key,
+            watch,
+        }
     }
 }
 
@@ -108,7 +155,7 @@ impl<P> Drop for PendingConnection<P> {
 pub(super) fn serve<L, P, F>(
     stream: L::Stream,
     peer: L::Addr,
-    mut pending: PendingConnection<P>,
+    pending: PendingConnection<P>,
 ) -> ServeFuture<F, P>
 where
     L: Listener,
@@ -122,30 +169,8 @@ where
         pass_on::<L, P, F>(here, stream, peer, pending);
         return ServeFuture::passed_on();
     };
-    let control = L::control(&stream);
-    let watch = core.hooks.watch(L::peer(&peer));
-    let open = &core.state.open[here];
-    if core.end_reads && open.is_to_follow() {
-        let state: Arc<dyn AtShutdown> = core.state.clone();
-        local.tell_at_shutdown(Arc::downgrade(&state));
-        // The loop has told its observers already, or is about to.
-        if local.shared.state().is_shutting_down() {
-            open.end_reads();
-        }
-    }
-    let key = open.enter(control.clone());
-    let limits = (!core.limits.is_none()).then(|| {
-        // Use is recorded by readiness, so the stream has to be registered. If it cannot be, the first
-        // operation that has to wait says why.
-        let _ = L::register(&stream);
-        Box::new(core.limits.start(control))
-    });
-    let connection = ServedConnection {
-        core: pending.0.take(),
-        loop_index: here,
-        key,
-        watch,
-    };
+    let connection = pending.begin(&local, L::control(&stream), L::peer(&peer));
+    let limits = core.start_limits::<L>(&stream);
     let future = handler.get()(stream, peer);
     ServeFuture {
         future: Some(future),
@@ -173,7 +198,7 @@ where
         if !core.handlers().may_serve(one.index()) {
             continue;
         }
-        start = match one.offer_local(start, core.location) {
+        start = match one.offer_local(start, Admission::New, core.location) {
             Ok(()) => return,
             Err(rejected) => {
                 refused = Some((one, rejected.reason()));
@@ -195,7 +220,51 @@ pub(super) struct ServedConnection<P> {
 }
 
 impl<P> ServedConnection<P> {
-    fn end(&mut self, how: ConnectionEnd) {
+    /// Notes that the connection is served by this thread's loop from now on; `false` if it was already.
+    pub(super) fn move_here(&mut self, local: &Local, control: Control) -> bool {
+        let here = local.shared.index;
+        if here == self.loop_index {
+            return false;
+        }
+        let core = self.core();
+        // First in the new list: it is never in none, so no end of reads passes it by.
+        let key = core.enter(local, control);
+        core.state.open[self.loop_index].leave(self.key);
+        (self.loop_index, self.key) = (here, key);
+        true
+    }
+
+    /// Looks at the time limits, when the handler waits.
+    pub(super) fn poll_limits(&self, limits: &mut TimeWatch, cx: &mut Context<'_>) {
+        if limits.poll_expired(cx).is_ready() {
+            // The handler is woken: it waits for the connection, or will fail to.
+            let timed_out = &self.core().state.timed_out;
+            timed_out.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    pub(super) fn loop_index(&self) -> usize {
+        self.loop_index
+    }
+
+    /// Reports the error of the handler, and returns how the connection has ended by itself.
+    pub(super) fn judge(&self, error: Option<ErrorRef<'_>>) -> ConnectionEnd {
+        let how = match error {
+            None => ConnectionEnd::Completed,
+            Some(error) => {
+                self.core().hooks.error(self.watch.as_deref(), error);
+                ConnectionEnd::Failed
+            }
+        };
+        // Whatever the handler made of it: the end of the loop has closed a channel under it.
+        if is_interrupted() {
+            ConnectionEnd::Aborted
+        } else {
+            how
+        }
+    }
+
+    pub(super) fn end(&mut self, how: ConnectionEnd) {
         let Some(core) = self.core.take() else {
             return;
         };
@@ -211,7 +280,7 @@ impl<P> ServedConnection<P> {
         });
     }
 
-    fn core(&self) -> &ServerCore<P> {
+    pub(super) fn core(&self) -> &Arc<ServerCore<P>> {
         self.core.as_ref().expect("taken only at the end")
     }
 }
@@ -265,29 +334,11 @@ impl<F: Future<Output: Outcome>, P> Future for ServeFuture<F, P> {
         };
         let Poll::Ready(outcome) = future.poll(cx) else {
             if let Some(limits) = this.limits {
-                ready!(limits.poll_expired(cx));
-                // The handler is woken: it waits for the connection, or will fail to.
-                let timed_out = &connection.core().state.timed_out;
-                timed_out.fetch_add(1, Ordering::Release);
+                connection.poll_limits(limits, cx);
             }
             return Poll::Pending;
         };
-        let how = match outcome.error() {
-            None => ConnectionEnd::Completed,
-            Some(error) => {
-                connection
-                    .core()
-                    .hooks
-                    .error(connection.watch.as_deref(), error);
-                ConnectionEnd::Failed
-            }
-        };
-        // Whatever the handler made of it: the end of the loop has closed a channel under it.
-        let how = if is_interrupted() {
-            ConnectionEnd::Aborted
-        } else {
-            how
-        };
+        let how = connection.judge(outcome.error());
         this.future.set(None);
         connection.end(how);
         // An error is user code as well: its destructor may panic, which is the task's panic.

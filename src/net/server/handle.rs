@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use crate::metrics::prometheus::{Prometheus, ServerCounts};
 use crate::net::server::report::ServerReport;
 use crate::net::server::state::{ServerState, poll_event};
 use crate::sync::{Arc, Ordering};
@@ -41,6 +42,49 @@ pub struct ServerHandle<A = SocketAddr> {
     end_key: Option<usize>,
 }
 
+impl Prometheus {
+    /// Adds what a server has counted up to now, with its name as the label `server`. Counts that were added
+    /// with the same name before are replaced.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, Prometheus, net::Server};
+    ///
+    /// let group = EventLoopGroup::new(1)?;
+    /// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
+    /// let text = Prometheus::new()
+    ///     .group("workers", &group.metrics())
+    ///     .server("echo", &server)
+    ///     .to_string();
+    /// assert!(text.contains("\nloopgroup_server_accepted_total{server=\"echo\"} 0\n"));
+    /// # server.stop();
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[must_use = "this returns the text with the server in it"]
+    pub fn server<A>(self, name: impl Into<String>, server: &ServerHandle<A>) -> Prometheus {
+        self.counts(name.into(), counts(&server.state))
+    }
+}
+
+/// What a server has counted up to now.
+pub(super) fn counts(state: &ServerState) -> ServerCounts {
+    let report = state.report();
+    ServerCounts {
+        connections: state.connections() as u64,
+        accepted: report.accepted(),
+        completed: report.completed(),
+        failed: report.failed(),
+        aborted: report.aborted(),
+        rejected: report.rejected(),
+        timed_out: report.timed_out(),
+        accept_errors: report.accept_errors(),
+        moves: report.moves(),
+        move_requests: state.mobile.asked(),
+        rebalanced: state.mobile.balanced(),
+    }
+}
+
 impl<A> ServerHandle<A> {
     pub(super) fn new(state: Arc<ServerState>, local: A) -> ServerHandle<A> {
         ServerHandle {
@@ -48,6 +92,11 @@ impl<A> ServerHandle<A> {
             local,
             end_key: None,
         }
+    }
+
+    #[cfg(feature = "inspect")]
+    pub(super) fn state(&self) -> &Arc<ServerState> {
+        &self.state
     }
 
     /// Returns the address that the server listens on, with the port that the system chose.
@@ -76,6 +125,94 @@ impl<A> ServerHandle<A> {
     /// Returns the number of connections so far for which a time limit of the server has expired.
     pub fn timed_out(&self) -> u64 {
         self.state.timed_out.load(Ordering::Acquire)
+    }
+
+    /// Returns how often a connection has moved to another loop so far; see
+    /// [`move_connections`](ServerHandle::move_connections).
+    pub fn moves(&self) -> u64 {
+        self.state.moves.load(Ordering::Acquire)
+    }
+
+    /// Returns how often a connection was asked to move so far: by
+    /// [`move_connections`](ServerHandle::move_connections) or to [rebalance](super::Server::rebalance) the
+    /// load. Requests that came to nothing are among them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::Server};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let server = Server::new("127.0.0.1:0")?.workers(&group).serve(|_, _| async {})?;
+    /// assert_eq!((server.move_requests(), server.moves()), (0, 0));
+    /// # server.stop();
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn move_requests(&self) -> u64 {
+        self.state.mobile.asked()
+    }
+
+    /// Returns how often [`Server::rebalance`](super::Server::rebalance) has asked a connection to move so
+    /// far; these are among the [`move_requests`](ServerHandle::move_requests).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::{Rebalance, Server, TcpStream, Turn}};
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let server = Server::new("127.0.0.1:0")?
+    ///     .workers(&group)
+    ///     .rebalance(Rebalance::by_utilization())
+    ///     .serve_turns(|_, _| (), async |_: &TcpStream, _: &mut ()| Turn::Close)?;
+    /// assert_eq!(server.rebalanced(), 0); // the loops are idle
+    /// # server.stop();
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn rebalanced(&self) -> u64 {
+        self.state.mobile.balanced()
+    }
+
+    /// Asks connections of the worker loop `from` to move to the worker loop `to`, `count` at most; returns
+    /// how many were asked.
+    ///
+    /// Connections of [`serve_turns`](super::Server::serve_turns) can move, and HTTP/1 connections of
+    /// `compat::hyper` with `Http::movable`; others are not asked. One that waits for its next request moves
+    /// at once; one that is in a turn, or that has a request under way, moves after it. Those that were asked
+    /// before and have not moved yet are not asked again. A request comes to nothing if the connection ends
+    /// first, or if the loop `to` shuts down or rejects it: then the connection stays where it is.
+    /// [`moves`](ServerHandle::moves) counts connections that have arrived.
+    ///
+    /// Zero if there is no such loop, or if both are the same.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use loopgroup::{EventLoopGroup, net::{Server, TcpStream, Turn}};
+    ///
+    /// let (boss, group) = (EventLoopGroup::new(1)?, EventLoopGroup::new(2)?);
+    /// let server = Server::new("127.0.0.1:0")?
+    ///     .boss(&boss)
+    ///     .workers(&group)
+    ///     .serve_turns(|_, _| (), async |stream: &TcpStream, _| match stream.try_read(&mut [0; 64]) {
+    ///         Ok(0) | Err(_) => Turn::Close,
+    ///         Ok(_) => Turn::Next,
+    ///     })?;
+    /// let client = std::net::TcpStream::connect(server.local_addr())?;
+    /// while server.move_connections(0, 1, usize::MAX) == 0 {
+    ///     std::thread::yield_now(); // until the connection is there
+    /// }
+    /// while server.moves() == 0 {
+    ///     std::thread::yield_now();
+    /// }
+    /// drop(client);
+    /// server.stop();
+    /// let report = group.block_on(server);
+    /// assert_eq!((report.completed(), report.moves()), (1, 1));
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn move_connections(&self, from: usize, to: usize, count: usize) -> usize {
+        self.state.mobile.ask(from, to, count)
     }
 
     /// Returns the number of loops whose handler factory has failed or panicked; see

@@ -1,28 +1,26 @@
 //! Where a worker loop finds its handler: one for all loops, or one made on each loop.
 //!
-//! - A handler of a loop is made when the loop's first connection arrives, lives in the loop's arena, and is
-//!   called through an `Rc` that is cloned for the call: no borrow is held while it runs.
-//! - It is dropped on its loop: when the server ends, by a message to the loop; when the loop ends, with the
-//!   loop's other values, before its termination is announced. Each handler holds the
-//!   [`Lifetime`] of its server, so the server has not ended before.
-//! - A factory is called once per loop. If it fails or panics, that loop has no handler for ever; the caller
-//!   passes its connections to other loops.
+//! - A handler of a loop is made when the loop's first connection arrives, and called through an `Rc` that is
+//!   cloned for the call: no borrow is held while it runs.
+//! - It is dropped on its loop ([`spares`](crate::event_loop::spares)): when the server ends, when the loop
+//!   ends, before its termination is announced, and when the loop parks. Each handler holds the [`Lifetime`]
+//!   of its server, so the server has not ended before.
+//! - A factory is called once per loop, and again after the loop has parked. If it fails or panics, that loop
+//!   has no handler for ever; the caller passes its connections to other loops.
 
 use std::fmt;
 use std::io;
 use std::panic::Location;
 use std::rc::Rc;
 
-use crate::event_loop::arena::{ArenaKey, Visit};
 use crate::event_loop::context;
 use crate::event_loop::handle::EventLoop;
-use crate::event_loop::local::Local;
-use crate::event_loop::shared::{Message, Shared};
+use crate::event_loop::spares::{Spare, Spares};
 use crate::net::server::hooks::ServerHooks;
 use crate::net::server::outcome::ErrorRef;
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::panic::PanicSite;
-use crate::sync::{Arc, Mutex, Ordering, Weak};
+use crate::sync::{Arc, Ordering};
 use crate::unwind::contain;
 
 /// The handlers of a server.
@@ -39,7 +37,7 @@ pub(super) trait Handlers: Send + Sync + 'static {
 /// A handler, for one call.
 pub(super) enum HandlerRef<'a, H> {
     Shared(&'a H),
-    Local(Rc<LoopHandler<H>>),
+    Local(Rc<Spare<LoopHandler<H>>>),
 }
 
 impl<H> HandlerRef<'_, H> {
@@ -72,29 +70,14 @@ type Factory<H> = dyn Fn(&EventLoop) -> io::Result<H> + Send + Sync;
 pub(super) struct LoopHandlers<H> {
     /// `None` only during the drop.
     factory: Option<Box<Factory<H>>>,
-    /// By the index of the loop.
-    slots: Box<[LoopSlot]>,
+    handlers: Spares<LoopHandler<H>>,
     lifetime: Arc<Lifetime>,
     hooks: ServerHooks,
     /// Where the server was started.
     location: &'static Location<'static>,
 }
 
-struct LoopSlot {
-    home: Weak<Shared>,
-    state: Mutex<SlotState>,
-}
-
-#[derive(Clone, Copy)]
-enum SlotState {
-    Empty,
-    /// The factory is running, on the loop.
-    Making,
-    Made(ArenaKey),
-    Failed,
-}
-
-/// A handler in the arena of its loop.
+/// A handler of one loop.
 pub(super) struct LoopHandler<H> {
     /// `None` only during the drop.
     handler: Option<H>,
@@ -111,23 +94,18 @@ impl<H: 'static> LoopHandlers<H> {
         hooks: ServerHooks,
         location: &'static Location<'static>,
     ) -> LoopHandlers<H> {
-        let slot = |one: &EventLoop| LoopSlot {
-            home: Arc::downgrade(one.shared()),
-            state: Mutex::new(SlotState::Empty),
-        };
         LoopHandlers {
             factory: Some(factory),
-            slots: loops.iter().map(slot).collect(),
+            handlers: Spares::new(loops),
             lifetime,
             hooks,
             location,
         }
     }
 
-    fn make(&self, local: &Rc<Local>) -> Option<Rc<LoopHandler<H>>> {
+    fn make(&self, here: &EventLoop) -> Option<LoopHandler<H>> {
         let factory = self.factory.as_ref().expect("taken only by the drop");
-        let here = EventLoop::new(&local.shared);
-        let handler = match contain(|| factory(&here)) {
+        let handler = match contain(|| factory(here)) {
             Ok(Ok(handler)) => handler,
             Ok(Err(error)) => {
                 self.note_failure();
@@ -141,15 +119,15 @@ impl<H: 'static> LoopHandlers<H> {
             Err(payload) => {
                 self.note_failure();
                 let (site, location) = (PanicSite::Server, Some(self.location));
-                local.shared.panics.report(site, payload, location);
+                here.shared().panics.report(site, payload, location);
                 return None;
             }
         };
-        Some(Rc::new(LoopHandler {
+        Some(LoopHandler {
             handler: Some(handler),
             location: self.location,
             _lifetime: Arc::clone(&self.lifetime),
-        }))
+        })
     }
 
     fn note_failure(&self) {
@@ -162,58 +140,19 @@ impl<H: 'static> Handlers for LoopHandlers<H> {
     type Handler = H;
 
     fn here(&self) -> Option<HandlerRef<'_, H>> {
-        let local = context::current()?;
-        let slot = self.slots.get(local.shared.index)?;
-        let mut state = slot.state.lock();
-        match *state {
-            SlotState::Making | SlotState::Failed => return None,
-            SlotState::Made(key) => {
-                drop(state);
-                return find(&local, key).map(HandlerRef::Local);
-            }
-            // A destructor at the end of the loop: a handler made now would not be dropped on it.
-            SlotState::Empty if local.shared.is_sealed() => return None,
-            SlotState::Empty => *state = SlotState::Making,
-        }
-        drop(state);
-        let made = self.make(&local);
-        let key = made.as_ref().map(|made| {
-            let value = Box::new(Rc::clone(made));
-            local.arena.borrow_mut().insert(value)
-        });
-        *slot.state.lock() = key.map_or(SlotState::Failed, SlotState::Made);
-        made.map(HandlerRef::Local)
+        let handler = self.handlers.here(|here| self.make(here));
+        handler.map(HandlerRef::Local)
     }
 
     fn may_serve(&self, index: usize) -> bool {
-        let slot = self.slots.get(index);
-        slot.is_some_and(|slot| !matches!(*slot.state.lock(), SlotState::Failed))
+        self.handlers.may_be_at(index)
     }
-}
-
-/// Returns the handler with this key, unless the loop has dropped it.
-fn find<H: 'static>(local: &Local, key: ArenaKey) -> Option<Rc<LoopHandler<H>>> {
-    let mut arena = local.arena.borrow_mut();
-    let Visit::Value(value) = arena.take(key) else {
-        return None;
-    };
-    let handler = value.downcast_ref::<Rc<LoopHandler<H>>>().cloned();
-    let orphan = arena.give_back(key, value);
-    debug_assert!(orphan.is_none(), "nothing was removed in between");
-    handler
 }
 
 impl<H> Drop for LoopHandlers<H> {
     fn drop(&mut self) {
         let (site, location) = (PanicSite::Destructor, Some(self.location));
         context::panics_in_drop().drop(site, location, self.factory.take());
-        for slot in &mut self.slots {
-            if let (SlotState::Made(key), Some(home)) = (*slot.state.get_mut(), slot.home.upgrade())
-            {
-                // A loop that has ended has already dropped it.
-                home.post(Message::Unbind(key));
-            }
-        }
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::event_loop::handle::EventLoop;
 use crate::net::server::outcome::ErrorRef;
 use crate::panic::PanicSite;
-use crate::sync::{self, Arc};
+use crate::sync::Arc;
+use crate::time::here;
 
 type ErrorHook = dyn Fn(&ServeError<'_>) + Send + Sync;
 type ConnectionHook = dyn Fn(&ConnectionEvent<'_>) + Send + Sync;
@@ -32,7 +33,7 @@ impl ServerHooks {
         }
         let watch = ConnectionWatch {
             peer,
-            start: sync::now(),
+            start: here::now(),
         };
         self.tell(&watch, None);
         Some(Box::new(watch))
@@ -54,7 +55,10 @@ impl ServerHooks {
 
     /// Reports the end of a connection.
     pub(super) fn ended(&self, watch: &ConnectionWatch, how: ConnectionEnd) {
-        self.tell(watch, Some((how, watch.start.elapsed())));
+        self.tell(
+            watch,
+            Some((how, here::now().saturating_duration_since(watch.start))),
+        );
     }
 
     fn tell(&self, watch: &ConnectionWatch, end: Option<(ConnectionEnd, Duration)>) {

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::io::control::Control;
 use crate::limit_timer::LimitTimer;
-use crate::sync::{self, Mutex};
+use crate::sync::Mutex;
+use crate::time::here;
 
 /// How often the use of a connection is checked in the time of its idle limit.
 const CHECKS: u32 = 4;
@@ -77,6 +78,16 @@ impl TimeWatch {
         Poll::Pending
     }
 
+    /// Disarms the timers, before the connection moves to another loop: they are armed where they are next
+    /// polled. Time that has passed counts there as well.
+    pub(super) fn disarm(&mut self) {
+        self.first_byte = self.first_byte.take().map(LimitTimer::disarmed);
+        self.idle = self.idle.take().map(|idle| IdleWatch {
+            check: idle.check.disarmed(),
+            ..idle
+        });
+    }
+
     fn is_expired(&mut self, cx: &mut Context<'_>) -> bool {
         if let Some(limit) = &mut self.first_byte {
             if limit.poll(cx).is_ready() {
@@ -90,7 +101,8 @@ impl TimeWatch {
             return false;
         };
         while idle.check.poll(cx).is_ready() {
-            let is_quiet = !self.control.take_use() && self.control.is_awaited();
+            let (is_used, is_awaited) = (self.control.take_use(), self.control.take_awaited());
+            let is_quiet = is_awaited && !is_used;
             idle.quiet_checks = if is_quiet { idle.quiet_checks + 1 } else { 0 };
             if idle.quiet_checks == CHECKS {
                 return true;
@@ -116,7 +128,7 @@ impl AcceptRate {
     pub(super) fn new(per_second: u32) -> AcceptRate {
         let interval = Duration::from_secs(1) / per_second;
         let full = interval.max(Duration::from_millis(10));
-        let now = sync::now();
+        let now = here::now();
         AcceptRate {
             interval,
             empty_at: Mutex::new(now.checked_sub(full).unwrap_or(now)),
@@ -126,7 +138,7 @@ impl AcceptRate {
 
     /// How long to wait until there is a token; `None` if there is one.
     pub(super) fn delay(&self) -> Option<Duration> {
-        self.delay_at(sync::now())
+        self.delay_at(here::now())
     }
 
     fn delay_at(&self, now: Instant) -> Option<Duration> {
@@ -136,7 +148,7 @@ impl AcceptRate {
 
     /// Takes a token, which may be missing.
     pub(super) fn take(&self) {
-        self.take_at(sync::now());
+        self.take_at(here::now());
     }
 
     fn take_at(&self, now: Instant) {
@@ -149,6 +161,7 @@ impl AcceptRate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync;
 
     /// Accepts as fast as the rate allows; returns how many in that time.
     fn accepts_in(per_second: u32, time: Duration) -> u32 {

@@ -69,6 +69,14 @@ pub trait IntoSealed: AsFd {
     type Listener: Listener;
     #[doc(hidden)]
     fn into_listener(self) -> io::Result<Self::Listener>;
+    /// Checks that it listens.
+    #[doc(hidden)]
+    fn check(&self) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        check_listening(self)
+    }
 }
 
 impl IntoSealed for TcpListener {
@@ -76,6 +84,13 @@ impl IntoSealed for TcpListener {
 
     fn into_listener(self) -> io::Result<TcpListener> {
         Ok(self)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.is_simulated() {
+            true => Ok(()), // there is no other kind
+            false => check_listening(self),
+        }
     }
 }
 
@@ -92,6 +107,13 @@ impl IntoSealed for UnixListener {
 
     fn into_listener(self) -> io::Result<UnixListener> {
         Ok(self)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.is_simulated() {
+            true => Ok(()), // there is no other kind
+            false => check_listening(self),
+        }
     }
 }
 
@@ -133,6 +155,15 @@ pub trait Sealed: AsFd + Sized + Send + Sync + 'static {
     fn control(stream: &Self::Stream) -> Control;
     #[doc(hidden)]
     fn register(stream: &Self::Stream) -> io::Result<()>;
+    /// Registers a stream with no loop.
+    #[doc(hidden)]
+    fn detach(stream: &mut Self::Stream);
+    /// Waits for bytes, the end of the stream or an error, without reading.
+    #[doc(hidden)]
+    fn poll_arrival(stream: &Self::Stream, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Has the selector look for bytes that were not read.
+    #[doc(hidden)]
+    fn look_for_more(stream: &Self::Stream);
     #[doc(hidden)]
     fn peer(address: &Self::Addr) -> Option<SocketAddr>;
 }
@@ -150,21 +181,23 @@ impl Sealed for TcpListener {
     ) -> io::Result<Vec<TcpListener>> {
         let backlog = settings.backlog.unwrap_or(BACKLOG);
         let prepare = |socket: &Socket| {
-            if settings.reuse_port {
-                socket.set_reuse_port(true)?;
-            }
             settings
                 .options
                 .with_defaults()
                 .apply(&SockRef::from(socket))
         };
         let bind_all = |address: SocketAddr| {
-            let first = TcpListener::listen(address, backlog, prepare)?;
+            let first = TcpListener::listen(address, backlog, settings.reuse_port, prepare)?;
             // With port 0, the system has chosen the port now.
             let address = first.local_addr()?;
             let mut listeners = vec![first];
             while listeners.len() < count {
-                listeners.push(TcpListener::listen(address, backlog, prepare)?);
+                listeners.push(TcpListener::listen(
+                    address,
+                    backlog,
+                    settings.reuse_port,
+                    prepare,
+                )?);
             }
             Ok(listeners)
         };
@@ -200,6 +233,18 @@ impl Sealed for TcpListener {
 
     fn register(stream: &TcpStream) -> io::Result<()> {
         stream.register()
+    }
+
+    fn detach(stream: &mut TcpStream) {
+        stream.detach();
+    }
+
+    fn poll_arrival(stream: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        stream.poll_read_ready(cx)
+    }
+
+    fn look_for_more(stream: &TcpStream) {
+        stream.look_again();
     }
 
     fn peer(address: &SocketAddr) -> Option<SocketAddr> {
@@ -245,6 +290,18 @@ impl Sealed for UnixListener {
 
     fn register(stream: &UnixStream) -> io::Result<()> {
         stream.register()
+    }
+
+    fn detach(stream: &mut UnixStream) {
+        stream.detach();
+    }
+
+    fn poll_arrival(stream: &UnixStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        stream.poll_read_ready(cx)
+    }
+
+    fn look_for_more(stream: &UnixStream) {
+        stream.look_again();
     }
 
     fn peer(_address: &unix::SocketAddr) -> Option<SocketAddr> {

@@ -9,30 +9,44 @@
 //!
 //! - An accepted connection ends in one of four ways, and the report counts each: its handler
 //!   returned, returned an error, was ended by force or by a panic, or no worker accepted the connection.
+//! - With `serve_turns` a connection is a state and a sequence of turns, each a future of its own; between
+//!   two turns it may move to another loop.
 //! - The handler's future is created, polled and dropped on its worker loop; it need not be `Send`.
 //! - The acceptor holds weak references to its groups: a server keeps no group alive.
 //! - The server has ended when every acceptor, connection and handler is dropped; the last drop notifies the
 //!   handles.
 //!
 //! `settings` is what a user writes, and `start` checks it. `listener` is what differs between TCP and Unix
-//! sockets, `acceptor` accepts and distributes. `connection` is one connection; `handlers`, `hooks`, `limits`
-//! and `open` are what it needs. `state`, `handle` and `report` are the counts and events, and how they are
-//! seen.
+//! sockets, `acceptor` accepts and distributes. `connection` is one connection; `handlers`, `hooks`,
+//! `limits` and `open` are what it needs. `turns` is one that is served by turns: `turn` is what a turn
+//! returns. `legs` is one whose handler is called anew on each loop. `transit` is how both move, `mobile` how
+//! they are asked to; `rebalance` decides when, and `balancer` measures for it.
+//! `state`, `handle` and `report` are the counts and events, and how they are seen.
 
 mod acceptor;
 mod backlog;
+mod balancer;
 mod connection;
 mod handle;
 mod handlers;
 mod hooks;
+#[cfg(feature = "hyper")]
+mod legs;
 mod limits;
 mod listener;
+pub(crate) mod mobile;
 mod open;
 mod outcome;
+#[cfg(feature = "inspect")]
+pub(crate) mod probe;
+mod rebalance;
 mod report;
 mod settings;
 mod start;
 mod state;
+mod transit;
+mod turn;
+mod turns;
 
 use std::io;
 use std::net::ToSocketAddrs;
@@ -42,16 +56,20 @@ use std::path::PathBuf;
 use crate::group::handle::EventLoopGroup;
 use crate::net::server::hooks::ServerHooks;
 use crate::net::server::limits::TimeLimits;
-use crate::net::server::listener::{ListenSettings, check_listening, invalid};
+use crate::net::server::listener::{ListenSettings, invalid};
 use crate::net::tcp::TcpListener;
 use crate::net::unix::UnixListener;
 use crate::sync::{Arc, AtomicU64};
 
 pub use handle::ServerHandle;
 pub use hooks::{ConnectionEnd, ConnectionEvent, ServeError};
+#[cfg(feature = "hyper")]
+pub(crate) use legs::{LegEnd, LegStart, Mover};
 pub use listener::{IntoListener, Listener};
 pub use outcome::Outcome;
+pub use rebalance::Rebalance;
 pub use report::ServerReport;
+pub use turn::{Turn, TurnOutcome};
 
 /// Accepts connections on one group and serves them on another.
 ///
@@ -119,6 +137,7 @@ pub struct Server<L: Listener = TcpListener> {
     accept_rate: Option<u32>,
     limits: TimeLimits,
     end_reads: bool,
+    rebalance: Option<Rebalance>,
     hooks: ServerHooks,
     service_panics: Arc<AtomicU64>,
 }
@@ -217,7 +236,7 @@ impl Server {
     /// # std::io::Result::Ok(())
     /// ```
     pub fn from_listener<S: IntoListener>(listener: S) -> io::Result<Server<S::Listener>> {
-        check_listening(&listener)?;
+        listener.check()?;
         let listener = listener.into_listener()?;
         Ok(Server::of(ListenerSource::Existing(Existing(listener))))
     }
@@ -357,6 +376,7 @@ impl<L: Listener> Server<L> {
             accept_rate: None,
             limits: TimeLimits::default(),
             end_reads: true,
+            rebalance: None,
             hooks: ServerHooks::default(),
             service_panics: Arc::default(),
         }

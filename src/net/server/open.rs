@@ -44,6 +44,12 @@ impl OpenConnections {
         key
     }
 
+    /// How many connections are open.
+    #[cfg(feature = "inspect")]
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().controls.len()
+    }
+
     pub(super) fn leave(&self, key: OpenKey) {
         let control = self.0.lock().controls.remove(key.0);
         drop(control);

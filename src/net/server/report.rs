@@ -20,6 +20,7 @@ use crate::sync::Arc;
 /// assert_eq!(report.accepted(), ended);
 /// assert!(report.accept_errors() == 0 && report.last_accept_error().is_none());
 /// assert!(report.timed_out() == 0 && report.failed_loops() == 0 && report.service_panics() == 0);
+/// assert_eq!(report.moves(), 0);
 /// # std::io::Result::Ok(())
 /// ```
 #[derive(Clone, Debug)]
@@ -30,6 +31,7 @@ pub struct ServerReport {
     pub(super) aborted: u64,
     pub(super) rejected: u64,
     pub(super) timed_out: u64,
+    pub(super) moves: u64,
     pub(super) service_panics: u64,
     pub(super) failed_loops: usize,
     pub(super) accept_errors: u64,
@@ -76,6 +78,12 @@ impl ServerReport {
         self.service_panics
     }
 
+    /// Returns how often a connection moved to another loop; see
+    /// [`Server::serve_turns`](super::Server::serve_turns). A connection counts as often as it moved.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
     /// Returns the number of loops whose handler factory failed or panicked; see
     /// [`Server::serve_with`](super::Server::serve_with).
     pub fn failed_loops(&self) -> usize {
@@ -108,6 +116,9 @@ impl fmt::Display for ServerReport {
         )?;
         if self.timed_out > 0 {
             write!(f, "; {} timed out", self.timed_out)?;
+        }
+        if self.moves > 0 {
+            write!(f, "; {} move{}", self.moves, plural(self.moves))?;
         }
         if self.service_panics > 0 {
             let panics = self.service_panics;

@@ -6,6 +6,7 @@ use crate::group::handle::EventLoopGroup;
 use crate::net::server::Server;
 use crate::net::server::hooks::{ConnectionEvent, ServeError};
 use crate::net::server::listener::Listener;
+use crate::net::server::rebalance::Rebalance;
 use crate::sync::Arc;
 
 impl<L: Listener> Server<L> {
@@ -244,6 +245,44 @@ impl<L: Listener> Server<L> {
     /// ```
     pub fn idle_timeout(mut self, limit: Duration) -> Server<L> {
         self.limits.idle = Some(limit);
+        self
+    }
+
+    /// Has connections move from busy loops to less busy ones; off by default. For
+    /// [`serve_turns`](Server::serve_turns), whose connections can move between two turns, and for the HTTP
+    /// servers of `compat::hyper`, whose HTTP/1 connections can move between two requests.
+    ///
+    /// Where a connection is placed is decided when it is accepted, before anything is known of it: a few
+    /// heavy ones may meet on one loop while others are idle. The server then measures how busy its
+    /// connections are, which costs two readings of the clock for each poll of a turn, and looks at the
+    /// loops once per [period](Rebalance::period), on the boss loop, until it is stopped. Loops that are
+    /// paused or shut down get nothing. [`ServerHandle::moves`](super::ServerHandle::moves) counts, and with
+    /// the feature `tracing` each decision is an event.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::io::{AsyncReadExt, AsyncWriteExt};
+    /// use loopgroup::{EventLoopGroup, net::{Rebalance, Server, TcpStream, Turn}};
+    ///
+    /// async fn echo(mut stream: &TcpStream, _: &mut ()) -> std::io::Result<Turn> {
+    ///     let mut buf = [0; 1024];
+    ///     let n = stream.read(&mut buf).await?;
+    ///     stream.write_all(&buf[..n]).await?;
+    ///     Ok(if n == 0 { Turn::Close } else { Turn::Next })
+    /// }
+    ///
+    /// let group = EventLoopGroup::new(2)?;
+    /// let server = Server::new("127.0.0.1:0")?
+    ///     .workers(&group)
+    ///     .rebalance(Rebalance::by_utilization())
+    ///     .serve_turns(|_, _| (), echo)?;
+    /// server.stop();
+    /// assert_eq!(group.block_on(server).moves(), 0); // nothing to balance
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn rebalance(mut self, rule: Rebalance) -> Server<L> {
+        self.rebalance = Some(rule);
         self
     }
 

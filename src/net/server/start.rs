@@ -13,12 +13,15 @@ use crate::error::Rejected;
 use crate::event_loop::handle::EventLoop;
 use crate::event_loop::inbox::{Lane, Urgency};
 use crate::group::handle::EventLoopGroup;
+use crate::group::scaler::Mover;
 use crate::net::server::acceptor::{Acceptor, WorkerChoice};
-use crate::net::server::connection::ServerCore;
+use crate::net::server::balancer::Balancer;
+use crate::net::server::connection::{PendingConnection, ServerCore, serve};
 use crate::net::server::handle::ServerHandle;
-use crate::net::server::handlers::{Handlers, LoopHandlers, SharedHandler};
+use crate::net::server::handlers::{LoopHandlers, SharedHandler};
 use crate::net::server::listener::{Listener, invalid};
 use crate::net::server::outcome::Outcome;
+use crate::net::server::rebalance::Rebalance;
 use crate::net::server::state::{Lifetime, ServerState};
 use crate::net::server::{Existing, ListenerSource, Server};
 use crate::sync::Arc;
@@ -60,7 +63,8 @@ impl<L: Listener> Server<L> {
         H: Fn(L::Stream, L::Addr) -> F + Send + Sync + 'static, // state that is not Send: serve_with
         F: Future<Output: Outcome> + 'static,
     {
-        self.start(Location::caller(), |_, _, _| SharedHandler(handler))
+        let handlers = |_: &[EventLoop], _, _| SharedHandler(handler);
+        self.start(Location::caller(), handlers, serve::<L, _, F>, None)
     }
 
     /// Starts to listen and to serve, with a handler for each loop, which may own what is not `Send`.
@@ -68,7 +72,9 @@ impl<L: Listener> Server<L> {
     /// `factory` is called on a worker loop, once, when the first connection arrives there; the handler that
     /// it returns serves all connections of this loop. So handlers of one loop share what the factory has
     /// made, without a lock: an `Rc`, a `RefCell`, a connection pool. It is dropped on its loop, after the
-    /// last handler's future, and before the end of the loop or of the server is announced.
+    /// last handler's future, and before the end of the loop or of the server is announced. A loop of an
+    /// [elastic](crate::Builder::elastic) group drops it when it parks, and calls the factory again for the
+    /// next connection.
     ///
     /// If the factory panics on a loop, this loop serves no connection: its connections are passed to other
     /// loops. They are [rejected](ServerReport::rejected) if there is none.
@@ -153,24 +159,33 @@ impl<L: Listener> Server<L> {
         F: Future<Output: Outcome> + 'static,
     {
         let (location, hooks) = (Location::caller(), self.hooks.clone());
-        self.start(location, |loops, lifetime, location| {
+        let handlers = |loops: &[EventLoop], lifetime, location| {
             LoopHandlers::new(Box::new(factory), loops, lifetime, hooks, location)
-        })
+        };
+        self.start(location, handlers, serve::<L, _, F>, None)
     }
 
-    fn start<P, F>(
+    /// Starts to listen; `serve` is called for each connection, on its worker loop.
+    pub(super) fn start<P, C, F>(
         self,
         location: &'static Location<'static>,
         handlers: impl FnOnce(&[EventLoop], Arc<Lifetime>, &'static Location<'static>) -> P,
+        serve: C,
+        rebalance: Option<Rebalance>,
     ) -> io::Result<ServerHandle<L::Addr>>
     where
-        P: Handlers<Handler: Fn(L::Stream, L::Addr) -> F>,
-        F: Future<Output: Outcome> + 'static,
+        P: Send + Sync + 'static,
+        C: Fn(L::Stream, L::Addr, PendingConnection<P>) -> F + Copy + Send + 'static,
+        F: Future<Output = ()> + 'static,
     {
         let (boss, workers) = self.groups()?;
         self.check()?;
+        rebalance.as_ref().map_or(Ok(()), Rebalance::check)?;
         let (acceptor_loops, choice): (Vec<EventLoop>, _) = if self.listen.reuse_port {
-            (open_loops(&workers), WorkerChoice::AcceptingLoop)
+            (
+                open_loops(&workers),
+                WorkerChoice::accepting_loop_of(&workers),
+            )
         } else {
             (vec![boss.next().clone()], WorkerChoice::next_of(&workers))
         };
@@ -187,6 +202,7 @@ impl<L: Listener> Server<L> {
             self.max_connections,
             self.accept_rate,
             self.service_panics,
+            location,
         ));
         let lifetime = Arc::new(Lifetime(Arc::clone(&state)));
         let core = Arc::new(ServerCore::new(
@@ -204,18 +220,19 @@ impl<L: Listener> Server<L> {
                 workers: choice.clone(),
                 core: Arc::clone(&core),
             };
-            let (lane, urgency) = (Lane::Main, Urgency::Now);
-            let run = acceptor.run();
-            if let Err(rejected) = acceptor_loop.offer(run, |run| run, lane, urgency, location) {
-                let reason = rejected.reason();
-                acceptor_loop.shared().note_refusal(reason, location);
-                state.stop(); // stops the acceptors that already run
-                let error = io::Error::from(Rejected::new((), reason));
-                let text = format!(
-                    "the group that should accept for the server rejects its acceptor: {error}"
-                );
-                return Err(io::Error::new(error.kind(), text));
-            }
+            run_on(acceptor_loop, acceptor.run(serve), location, &state)?;
+        }
+        if let Some(scaler) = &workers.core().scaler {
+            let mover: Arc<dyn Mover> = state.mobile.clone();
+            scaler.add_mover(Arc::downgrade(&mover));
+        }
+        if let Some(rule) = rebalance {
+            let balancer = Balancer {
+                rule,
+                workers: Arc::downgrade(workers.core()),
+                state: Arc::clone(&state),
+            };
+            run_on(&acceptor_loops[0], balancer.run(), location, &state)?;
         }
         Ok(ServerHandle::new(state, local))
     }
@@ -245,6 +262,10 @@ impl<L: Listener> Server<L> {
             (
                 self.limits.idle == zero,
                 "idle_timeout of zero would fail every connection: omit the call for no limit",
+            ),
+            (
+                self.rebalance.is_some(),
+                "rebalance needs connections that can move: serve them with serve_turns, or HTTP with compat::hyper",
             ),
             (
                 options.keepalive == zero,
@@ -307,6 +328,25 @@ impl<L: Listener> Server<L> {
         }
         Ok((boss.clone(), workers.clone()))
     }
+}
+
+/// Starts a task of the server itself; stops those that already run if it is rejected.
+fn run_on(
+    home: &EventLoop,
+    task: impl Future<Output = ()> + Send + 'static,
+    location: &'static Location<'static>,
+    state: &ServerState,
+) -> io::Result<()> {
+    let (lane, urgency) = (Lane::Main, Urgency::Now);
+    let Err(rejected) = home.offer(task, |task| task, lane, urgency, location) else {
+        return Ok(());
+    };
+    let reason = rejected.reason();
+    home.shared().note_refusal(reason, location);
+    state.stop();
+    let error = io::Error::from(Rejected::new((), reason));
+    let text = format!("the group that should accept for the server rejects its acceptor: {error}");
+    Err(io::Error::new(error.kind(), text))
 }
 
 /// Returns the loops that are not shutting down, as `next()` would choose them. If there are none,

@@ -10,11 +10,14 @@
 use std::io;
 use std::task::{Context, Poll, Waker};
 
+use crate::error::Caller;
 use crate::event_loop::context;
-use crate::event_loop::local::AtShutdown;
+use crate::event_loop::shared::AtShutdown;
 use crate::net::server::limits::AcceptRate;
+use crate::net::server::mobile::MobileConnections;
 use crate::net::server::open::OpenConnections;
 use crate::net::server::report::ServerReport;
+use crate::noted::{self, Noted};
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::waiters::EventWaiters;
 
@@ -27,6 +30,7 @@ pub(super) struct ServerState {
     pub(super) aborted: AtomicU64,
     pub(super) rejected: AtomicU64,
     pub(super) timed_out: AtomicU64,
+    pub(super) moves: AtomicU64,
     /// Counted by the service that the handlers call.
     pub(super) service_panics: Arc<AtomicU64>,
     pub(super) failed_loops: AtomicUsize,
@@ -37,6 +41,11 @@ pub(super) struct ServerState {
     pub(super) rate: Option<AcceptRate>,
     /// The open connections on each worker loop, by its index.
     pub(super) open: Box<[OpenConnections]>,
+    /// Where the server was started.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(super) location: Caller,
+    /// Those that can move.
+    pub(super) mobile: Arc<MobileConnections>,
     /// Set before `stop` fires, when the server is to accept no more connections.
     stopping: AtomicBool,
     stop: Mutex<EventWaiters>,
@@ -60,6 +69,7 @@ impl ServerState {
         max: Option<usize>,
         rate: Option<u32>,
         service_panics: Arc<AtomicU64>,
+        location: Caller,
     ) -> ServerState {
         ServerState {
             accepted: AtomicU64::new(0),
@@ -68,6 +78,7 @@ impl ServerState {
             aborted: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
             timed_out: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             service_panics,
             failed_loops: AtomicUsize::new(0),
             accept_errors: AtomicU64::new(0),
@@ -79,10 +90,20 @@ impl ServerState {
             }),
             rate: rate.map(AcceptRate::new),
             open: (0..loops).map(|_| OpenConnections::default()).collect(),
+            location,
+            mobile: Arc::new(MobileConnections::new(loops)),
             stopping: AtomicBool::new(false),
             stop: Mutex::new(EventWaiters::new()),
             end: Mutex::new(EventWaiters::new()),
         }
+    }
+
+    /// The state of a server without limits, for tests.
+    #[cfg(test)]
+    #[track_caller]
+    pub(super) fn for_tests(loops: usize) -> ServerState {
+        let location = std::panic::Location::caller();
+        ServerState::new(loops, None, None, Arc::default(), location)
     }
 
     /// Stops the acceptors.
@@ -165,6 +186,7 @@ impl ServerState {
         if limit.open.load(Ordering::Acquire) < limit.max {
             Poll::Ready(())
         } else {
+            noted::waits_for(|| Noted::Event("room for another connection"));
             Poll::Pending
         }
     }
@@ -188,6 +210,7 @@ impl ServerState {
             aborted: self.aborted.load(Ordering::Acquire),
             rejected: self.rejected.load(Ordering::Acquire),
             timed_out: self.timed_out.load(Ordering::Acquire),
+            moves: self.moves.load(Ordering::Acquire),
             service_panics: self.service_panics.load(Ordering::Acquire),
             failed_loops: self.failed_loops.load(Ordering::Acquire),
             accept_errors: self.accept_errors.load(Ordering::Acquire),

@@ -343,20 +343,35 @@ fn use_is_recorded_where_a_source_is_ready_and_nowhere_else() {
 }
 
 #[test]
+fn a_waiter_that_is_woken_to_look_for_something_else_has_waited_once_more() {
+    let source = Source::default();
+    source.record_use();
+    let mut woken = Vec::new();
+    source.wake_readers(&mut woken);
+    assert!(!source.take_awaited(), "nobody waits");
+    drop(source.store(Direction::Read, Waker::noop().clone()));
+    source.wake_readers(&mut woken);
+    assert_eq!(woken.len(), 1);
+    assert!(source.take_awaited(), "up to now");
+    assert!(!source.take_awaited(), "and does something else since");
+    assert!(!source.take_use(), "which is no use of the source");
+}
+
+#[test]
 fn a_source_that_expires_wakes_all_and_fails_what_would_wait() {
     let source = Source::default();
     source.record_use();
-    assert!(!source.is_awaited());
+    assert!(!source.take_awaited());
     let mut key = None;
     let noop = || Waker::noop().clone();
     drop(source.enlist(&mut key, Direction::Write, Intent::Operate, noop()));
-    assert!(source.is_awaited());
+    assert!(source.take_awaited());
     drop(source.store(Direction::Read, noop()));
     let mut woken = Vec::new();
     source.expire(&mut woken);
     assert_eq!(woken.len(), 2);
     drop(source.leave(key.unwrap()));
-    assert!(!source.is_awaited());
+    assert!(!source.take_awaited());
     for direction in [Direction::Read, Direction::Write] {
         assert_eq!(source.readiness(direction), Readiness::Expired);
     }

@@ -9,6 +9,7 @@ mod misuse;
 mod pooled_client;
 mod quic;
 mod side_by_side;
+mod simulated_http;
 mod tls;
 #[path = "../../../../tests/util/mod.rs"]
 mod util;

@@ -24,6 +24,11 @@ pub use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Or
 pub use shuttle::sync::{Mutex, MutexGuard};
 pub use time::now;
 
+/// Whether a thread has ended. Every thread is kept, to be joined.
+pub fn has_finished(_: &thread::JoinHandle<()>) -> bool {
+    false
+}
+
 /// Looks into a real selector until something is ready, and lets the others run in between.
 ///
 /// A thread that looks again and again never stands still, so no clock would run for it: a wait with an end

@@ -1,6 +1,7 @@
 //! The list of scenarios.
 
 mod blocking;
+mod elastic;
 mod group_end;
 mod io;
 mod shutdown;
@@ -30,6 +31,7 @@ pub const SCENARIOS: &[Scenario] = scenarios![
     tasks::lazy_against_sleep, Still;
     tasks::closures_against_the_end, Still;
     shutdown::spawn_against_shutdown, Still;
+    shutdown::records_against_shutdown, Still;
     shutdown::loop_bound_against_shutdown, Still;
     shutdown::group_drop_against_spawn, Still;
     shutdown::drain_against_spawn, Still;
@@ -49,4 +51,16 @@ pub const SCENARIOS: &[Scenario] = scenarios![
     blocking::retirement_against_submit, Runs;
     blocking::timeout_against_busy_thread, Runs;
     io::migrate_against_close, Still;
+    elastic::park_against_submit, Runs;
+    elastic::park_against_drain, Runs;
+    elastic::park_against_hook_and_now, Runs;
+    elastic::park_against_group_drop, Runs;
+    elastic::park_against_wake_and_abort, Runs;
+    elastic::park_against_visit_in_a_drain, Runs;
+    elastic::park_against_two_ends, Runs;
+    elastic::park_against_register, Runs;
+    elastic::load_rises_and_falls, Still;
+    elastic::load_against_submit, Runs;
+    elastic::load_against_drain, Runs;
+    elastic::load_against_now, Runs;
 ];

@@ -42,6 +42,41 @@ pub fn spawn_against_shutdown() {
     assert_eq!(time::passed(), Duration::ZERO, "nobody waited in vain");
 }
 
+/// A thread submits, wakes and aborts, and another one lists the tasks, while the group shuts down: no record
+/// is left, and none is missing.
+pub fn records_against_shutdown() {
+    let ledger = Ledger::default();
+    let builder = EventLoopGroup::builder().loops(2).without_io();
+    let group = ledger.build(builder.track_tasks(true));
+    let producer = {
+        let (group, ledger) = (group.clone(), ledger.clone());
+        thread::spawn(move || {
+            let tasks = [
+                ledger.spawn(&group, yield_now()),
+                ledger.spawn(&group, std::future::pending()),
+            ];
+            drop(group.spawn_detached(async {}));
+            for task in tasks {
+                task.wait();
+            }
+        })
+    };
+    let reader = {
+        let group = group.clone();
+        thread::spawn(move || {
+            // The producer's two, its detached one, and nothing else.
+            assert!(group.tasks().len() <= 3);
+            assert_eq!(group.dump().loops().len(), 2);
+        })
+    };
+    let report = group.shutdown_now().wait();
+    producer.join().unwrap();
+    reader.join().unwrap();
+    assert!(group.tasks().is_empty(), "{:?}", group.tasks());
+    let ended = report.completed() + report.cancelled();
+    assert_eq!(report.accepted(), ended, "{report}");
+}
+
 /// Two threads visit a value that must not leave its loop while the loop ends.
 pub fn loop_bound_against_shutdown() {
     struct Guarded {
