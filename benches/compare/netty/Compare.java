@@ -45,6 +45,7 @@ public final class Compare {
             case "w10.rate": Servers.rate(); break;
             case "w12.wake": wake(); break;
             case "w12.idle": idle(); break;
+            case "w16": Servers.uneven(); break;
             default: cannot("a Runnable that is queued does not wait: there are no tasks to suspend");
         }
         Runtime.getRuntime().halt(0);

@@ -3,9 +3,10 @@
 //! ```text
 //! compare [options]                        the parent: plans, runs children in rounds, reports
 //!    └─ compare child <runtime> <workload> [key=value ...]      one measurement, one line of JSON
-//!          └─ compare load <kind> [key=value ...]               the clients of the servers (W8, W10)
+//!          └─ compare load <kind> [key=value ...]               the clients of the servers (W8 to W10, W16)
 //!          └─ wrk, h2load, redis-benchmark                      the clients of whole programs
 //!          └─ resp, redis-server                                programs that are not in this process
+//!          └─ compare spin                                      what keeps a core busy in W17
 //!    └─ compare-mimalloc child ...                             the same with another allocator
 //!    └─ compare spin                                           one per core, with --awake
 //! ```

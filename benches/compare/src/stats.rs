@@ -48,6 +48,11 @@ impl Stopwatch {
             .push(round.as_nanos() as f64 / self.operations as f64);
     }
 
+    /// Whether no round was counted yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
     /// Nanoseconds per operation, the median of the rounds after the first.
     pub(crate) fn nanos(&self) -> f64 {
         median(self.rounds.get(1..).unwrap_or_default())

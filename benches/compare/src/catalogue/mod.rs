@@ -3,6 +3,7 @@
 mod cases;
 #[cfg(feature = "programs")]
 mod programs;
+mod uneven;
 
 use crate::runtimes::Runtime;
 
@@ -12,7 +13,7 @@ pub(crate) fn cases() -> impl Iterator<Item = &'static Case> {
     let programs = programs::CASES;
     #[cfg(not(feature = "programs"))]
     let programs = &[];
-    cases::CASES.iter().chain(programs)
+    cases::CASES.iter().chain(uneven::CASES).chain(programs)
 }
 
 /// A measurement that one child makes.
@@ -50,7 +51,19 @@ pub(crate) enum Who {
     Everybody,
     /// The spinning variants too, which are pointless elsewhere.
     AlsoSpinning,
+    /// The variant with precise timers too.
+    AlsoPrecise,
     Only(&'static [Runtime]),
+}
+
+/// A part of the report, with tables of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Section {
+    Workloads,
+    /// Load that is uneven.
+    Uneven,
+    /// Whole programs.
+    Programs,
 }
 
 /// One number of a child's line, and one row of the tables.
@@ -76,9 +89,13 @@ impl Case {
         family
     }
 
-    /// Whether it is a whole program, which has tables of its own.
-    pub(crate) fn is_program(&self) -> bool {
-        self.family() == "programs"
+    /// Where its figures are shown.
+    pub(crate) fn section(&self) -> Section {
+        match self.family() {
+            "programs" => Section::Programs,
+            "w16" | "w17" | "w18" => Section::Uneven,
+            _ => Section::Workloads,
+        }
     }
 
     /// Whether a loop is given its work from another thread.

@@ -1,12 +1,13 @@
 //! The clients of the servers: a process of its own, the same for all runtimes.
 //!
 //! - It says `begin` and `end <count> <nanoseconds>` on its standard output, around what is measured; the
-//!   server takes its figures at these lines.
+//!   server takes its figures at these lines. Quantiles of the latency in nanoseconds may follow.
 //! - It is bounded in time, and it ends when the server's process does: then its input ends.
 
 mod connections;
 mod echo;
 mod http;
+mod uneven;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ pub(crate) fn main(mut args: impl Iterator<Item = String>) -> ExitCode {
             "http" => http::run(&params),
             "idle" => connections::idle(&params),
             "rate" => connections::rate(&params),
+            "uneven" => uneven::run(&params),
             _ => return Err(format!("load {kind}: no such kind")),
         }
         .map_err(|error| error.to_string())

@@ -166,8 +166,9 @@ fn plan(options: &Options) -> Vec<Cell> {
     for case in cases().filter(|case| options.wants(case.family())) {
         for &runtime in &options.runtimes {
             let takes_part = match case.who {
-                Who::Everybody => !runtime.spins() && !runtime.is_program(),
-                Who::AlsoSpinning => !runtime.is_program(),
+                Who::Everybody => !runtime.is_variant(),
+                Who::AlsoSpinning => runtime.spins() || !runtime.is_variant(),
+                Who::AlsoPrecise => runtime.is_precise() || !runtime.is_variant(),
                 Who::Only(these) => these.contains(&runtime),
             };
             if takes_part {

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use ::loopgroup::WaitStrategy;
 use ::loopgroup::compat::hyper::Http;
-use ::loopgroup::net::Server;
+use ::loopgroup::net::{Rebalance, Server};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
+use super::spinner::Spinner;
 use super::{figures, tools};
 use crate::child::{Cannot, Outcome};
 use crate::params::Params;
@@ -25,11 +26,18 @@ const ORDER: &str = r#"{"id":4711,"customer":"A. Person","items":[
 {"name":"tin","quantity":1,"cents":1250}]}"#;
 
 pub(super) fn hello(runtime: Runtime, params: &Params) -> Outcome {
-    measure(runtime, "/", None, params)
+    measure(serve(runtime, false)?, "/", None, params)
 }
 
 pub(super) fn json(runtime: Runtime, params: &Params) -> Outcome {
-    measure(runtime, "/total", Some(ORDER), params)
+    measure(serve(runtime, false)?, "/total", Some(ORDER), params)
+}
+
+/// "hello", while one core is busy with something else.
+pub(super) fn beside_a_spinner(runtime: Runtime, params: &Params) -> Outcome {
+    let address = serve(runtime, runtime == Runtime::Loopgroup)?;
+    let _spinner = Spinner::on(params.get("spinner"))?;
+    measure(address, "/", None, params)
 }
 
 fn router() -> Router {
@@ -69,14 +77,18 @@ async fn total(Json(order): Json<Order>) -> Json<Total> {
     })
 }
 
-fn measure(runtime: Runtime, path: &str, body: Option<&str>, params: &Params) -> Outcome {
-    let address = match runtime {
-        Runtime::Loopgroup => on_loopgroup(false),
-        Runtime::LoopgroupBoss => on_loopgroup(true),
+/// Starts the server; with `moves` it moves connections from a busy loop to the other one.
+fn serve(runtime: Runtime, moves: bool) -> Result<SocketAddr, Cannot> {
+    match runtime {
+        Runtime::Loopgroup | Runtime::LoopgroupUnmoved => on_loopgroup(false, moves),
+        Runtime::LoopgroupBoss => on_loopgroup(true, moves),
         Runtime::TokioMulti => on_tokio(),
         other => return Err(format!("{} has no such program", other.name()).into()),
     }
-    .map_err(|error| Cannot(error.to_string()))?;
+    .map_err(|error| Cannot(error.to_string()))
+}
+
+fn measure(address: SocketAddr, path: &str, body: Option<&str>, params: &Params) -> Outcome {
     let url = format!("http://{address}{path}");
     let before = sys::cpu_time();
     let counted = match params.get("http") {
@@ -93,13 +105,17 @@ fn measure(runtime: Runtime, path: &str, body: Option<&str>, params: &Params) ->
 }
 
 /// A listener per loop, or a boss that accepts for both loops.
-fn on_loopgroup(boss: bool) -> std::io::Result<SocketAddr> {
+fn on_loopgroup(boss: bool, moves: bool) -> std::io::Result<SocketAddr> {
     let workers = group(LOOPS, WaitStrategy::Park);
     let server = Server::new("127.0.0.1:0")?;
     let bosses = boss.then(|| group(1, WaitStrategy::Park));
     let server = match &bosses {
         Some(bosses) => server.boss(bosses),
         None => server.reuse_port(true),
+    };
+    let server = match moves {
+        true => server.rebalance(Rebalance::by_utilization()),
+        false => server,
     };
     let router = router();
     let server = Http::new().serve_tower(&workers, server, move |_| router.clone())?;

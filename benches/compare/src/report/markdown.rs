@@ -1,9 +1,12 @@
-//! The tables: where loopgroup stands, whole programs, all medians, what cannot run, and the spread.
+//! The tables: where loopgroup stands, uneven load, whole programs, all medians, what cannot run, and the
+//! spread.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::summary::{Entry, Row};
+use super::uneven;
+use crate::catalogue::Section;
 use crate::options::Options;
 use crate::parent::{Cell, Conditions};
 use crate::runtimes::{Runtime, drivers};
@@ -17,9 +20,14 @@ pub(crate) fn text(
 ) -> String {
     let mut text = String::new();
     head(&mut text, options, conditions);
-    let (programs, workloads): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.program);
+    let of = |section| -> Vec<&Row> { rows.iter().filter(|row| row.section == section).collect() };
+    let (workloads, programs) = (of(Section::Workloads), of(Section::Programs));
+    let uneven_load = of(Section::Uneven);
     if !workloads.is_empty() {
         standing(&mut text, &workloads);
+    }
+    if !uneven_load.is_empty() {
+        uneven::tables(&mut text, &uneven_load);
     }
     if !programs.is_empty() {
         whole_programs(&mut text, &programs);
@@ -142,7 +150,12 @@ fn standing(text: &mut String, rows: &[&Row]) {
 }
 
 fn medians(text: &mut String, options: &Options, rows: &[&Row]) {
-    let runtimes = || options.runtimes.iter().filter(|it| !it.is_program());
+    let runtimes = || {
+        options
+            .runtimes
+            .iter()
+            .filter(|it| !it.is_program() && !it.is_placement())
+    };
     *text += "## All medians\n\nA star: fed through a channel, for want of a way of its own to be given work from outside.\n\n| | unit |";
     for runtime in runtimes() {
         put(text, format_args!(" {} |", runtime.name()));
@@ -245,7 +258,7 @@ fn shown(entry: &Entry) -> String {
 }
 
 /// Three digits or so: more would be noise.
-pub(crate) fn number(number: f64) -> String {
+pub(super) fn number(number: f64) -> String {
     match number.abs() {
         0.0 => "0".into(),
         size if size < 9.995 => format!("{number:.2}"),
@@ -256,7 +269,7 @@ pub(crate) fn number(number: f64) -> String {
     }
 }
 
-fn ratio(ratio: Option<f64>) -> String {
+pub(super) fn ratio(ratio: Option<f64>) -> String {
     match ratio {
         None => "–".into(),
         Some(ratio) if ratio >= 1.1 => format!("**{ratio:.2}**"),
@@ -264,6 +277,6 @@ fn ratio(ratio: Option<f64>) -> String {
     }
 }
 
-fn put(text: &mut String, piece: std::fmt::Arguments<'_>) {
+pub(super) fn put(text: &mut String, piece: std::fmt::Arguments<'_>) {
     text.write_fmt(piece).expect("a string takes everything");
 }

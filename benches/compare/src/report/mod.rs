@@ -2,8 +2,10 @@
 
 mod markdown;
 mod raw;
+mod readme;
 mod summary;
 mod svg;
+mod uneven;
 
 use std::io;
 
@@ -20,8 +22,9 @@ pub(crate) fn write(options: &Options, cells: &[Cell], conditions: &Conditions) 
     )?;
     std::fs::write(options.out.join("results.md"), tables)?;
     std::fs::write(options.out.join("results.svg"), svg::text(&rows))?;
+    std::fs::write(options.out.join("readme.md"), readme::text(&rows))?;
     eprintln!(
-        "results.json, results.md and results.svg are in {}",
+        "results.json, results.md, results.svg and readme.md are in {}",
         options.out.display()
     );
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalogue::{Better, Figure};
+use crate::catalogue::{Better, Figure, Section};
 use crate::parent::Cell;
 use crate::runtimes::Runtime;
 use crate::stats::{median, quantile};
@@ -34,8 +34,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) figure: &'static Figure,
-    /// Whether it is of a whole program.
-    pub(crate) program: bool,
+    pub(crate) section: Section,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -74,12 +73,12 @@ impl Row {
 }
 
 pub(crate) fn rows(cells: &[Cell]) -> Vec<Row> {
-    let mut order: Vec<(&'static Figure, bool)> = Vec::new();
+    let mut order: Vec<(&'static Figure, Section)> = Vec::new();
     let mut entries: BTreeMap<&str, Vec<Entry>> = BTreeMap::new();
     for cell in cells {
         for figure in cell.case.figures {
             if !order.iter().any(|(it, _)| std::ptr::eq(*it, figure)) {
-                order.push((figure, cell.case.is_program()));
+                order.push((figure, cell.case.section()));
             }
             let samples = cell.samples(figure.key);
             if !samples.is_empty() {
@@ -95,9 +94,9 @@ pub(crate) fn rows(cells: &[Cell]) -> Vec<Row> {
     }
     order
         .into_iter()
-        .map(|(figure, program)| Row {
+        .map(|(figure, section)| Row {
             figure,
-            program,
+            section,
             entries: entries.remove(figure.title).unwrap_or_default(),
         })
         .collect()

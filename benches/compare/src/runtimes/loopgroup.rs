@@ -17,6 +17,17 @@ impl Loopgroup {
         ::loopgroup::run(future).expect("a selector can be made")
     }
 
+    /// Runs `future` on a group of one loop with precise timers.
+    pub(crate) fn run_precisely<F>(future: F) -> F::Output
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let builder = EventLoopGroup::builder().loops(1).precise_timers(true);
+        let group = builder.build().expect("a group can be built");
+        group.block_on(group.spawn(future)).expect("it is done")
+    }
+
     /// Runs `future` on a group of one loop, and times the shutdown of what it leaves behind.
     pub(crate) fn run_then_drop<F>(future: F) -> Duration
     where

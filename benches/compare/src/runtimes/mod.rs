@@ -15,7 +15,7 @@ mod futures;
 mod glommio;
 pub(crate) mod loopgroup;
 mod monoio;
-mod smol;
+pub(crate) mod smol;
 mod smol_local;
 pub(crate) mod tokio_current;
 mod tokio_local;
@@ -130,7 +130,11 @@ macro_rules! runtimes {
 runtimes! {
     Loopgroup = "loopgroup",
     LoopgroupSpin = "loopgroup-spin",
+    LoopgroupPrecise = "loopgroup-precise",
     LoopgroupBoss = "loopgroup-boss",
+    LoopgroupUnmoved = "loopgroup-unmoved",
+    LoopgroupEven = "loopgroup-even",
+    LoopgroupElastic = "loopgroup-elastic",
     Floor = "floor",
     FloorSpin = "floor-spin",
     TokioCurrent = "tokio-current",
@@ -153,11 +157,8 @@ impl Runtime {
 
     /// Whether it is loopgroup or the floor, and so no peer to be beaten.
     pub(crate) fn is_peer(self) -> bool {
-        use Runtime::{Floor, FloorSpin, Loopgroup, LoopgroupBoss, LoopgroupSpin};
-        !matches!(
-            self,
-            Loopgroup | LoopgroupSpin | LoopgroupBoss | Floor | FloorSpin
-        )
+        let name = self.name();
+        !name.starts_with("loopgroup") && !name.starts_with("floor")
     }
 
     /// Whether work from other threads reaches it only through a channel.
@@ -174,9 +175,27 @@ impl Runtime {
         matches!(self, Runtime::LoopgroupSpin | Runtime::FloorSpin)
     }
 
+    /// Whether it is only there to show precise timers.
+    pub(crate) fn is_precise(self) -> bool {
+        self == Runtime::LoopgroupPrecise
+    }
+
     /// Whether it is only there as a whole program.
     pub(crate) fn is_program(self) -> bool {
         matches!(self, Runtime::LoopgroupBoss | Runtime::Redis)
+    }
+
+    /// Whether it is only there to show what moving connections is good for.
+    pub(crate) fn is_placement(self) -> bool {
+        matches!(
+            self,
+            Runtime::LoopgroupUnmoved | Runtime::LoopgroupEven | Runtime::LoopgroupElastic
+        )
+    }
+
+    /// Whether it takes part only in some workloads.
+    pub(crate) fn is_variant(self) -> bool {
+        self.spins() || self.is_precise() || self.is_program() || self.is_placement()
     }
 
     /// The feature that it needs, if any.

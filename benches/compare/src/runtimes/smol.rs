@@ -1,11 +1,11 @@
-//! smol: the shared `Executor` of async-executor, run by one thread, with the reactor of async-io.
+//! smol: the shared `Executor` of async-executor, run by one thread (two in W16), with async-io's reactor.
 //!
 //! - Leaked (`StaticExecutor`), as it is at its best: then tasks need no list. It has no end either.
 //! - A loop has an executor of its own. Code on it finds it in a thread-local.
 
 use std::cell::Cell;
 use std::future::{Future, pending};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use async_executor::{Executor, StaticExecutor, Task};
@@ -106,6 +106,33 @@ impl Serve for Smol {
         std::thread::spawn(move || Smol::run(accept::<Smol>(listener, buffer)));
         address
     }
+}
+
+/// Serves on so many threads that run one executor, each connection in a task of it.
+pub(crate) fn serve_with<F>(
+    threads: usize,
+    handler: impl Fn(Async<TcpStream>) -> F + Send + 'static,
+) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (listener, address) = listener();
+    let executor = Executor::new().leak();
+    let accepting = executor.spawn(async move {
+        let listener = Async::new_nonblocking(listener).expect("the reactor takes it");
+        loop {
+            if let Ok((stream, _)) = listener.accept().await
+                && stream.get_ref().set_nodelay(true).is_ok()
+            {
+                executor.spawn(handler(stream)).detach();
+            }
+        }
+    });
+    accepting.detach();
+    for _ in 0..threads {
+        std::thread::spawn(|| async_io::block_on(executor.run(pending::<()>())));
+    }
+    address
 }
 
 /// Accepts and serves, each connection in a task of the runtime.

@@ -4,6 +4,7 @@
 //! - The floor has versions of its own: it has no futures.
 
 pub(crate) mod across;
+pub(crate) mod hashing;
 #[cfg(feature = "hyper")]
 mod http;
 mod loops;
@@ -11,6 +12,7 @@ mod outside;
 pub(crate) mod parked;
 mod pending;
 mod ping_pong;
+mod placement;
 mod server;
 mod spawn;
 pub(crate) mod timers;
@@ -18,7 +20,9 @@ mod yields;
 
 use crate::child::{Cannot, Outcome};
 use crate::params::Params;
-use crate::runtimes::{Remote, Runtime, Serve, Spawn, floor, loopgroup, refusal, with_runtime};
+use crate::runtimes::{
+    Loopgroup, Remote, Runtime, Serve, Spawn, floor, loopgroup, refusal, with_runtime,
+};
 
 /// Runs the workload of that name on that runtime.
 pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
@@ -27,7 +31,7 @@ pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome 
         return Err(format!("not in this build: add --features {feature}").into());
     }
     #[cfg(feature = "programs")]
-    if workload.starts_with("programs.") {
+    if workload == "w17" || workload.starts_with("programs.") {
         return crate::programs::run(runtime, workload, params);
     }
     if let Some(reason) = refusal(runtime, workload) {
@@ -41,6 +45,13 @@ pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome 
         },
         Runtime::LoopgroupSpin => match workload {
             "w5" => on_loop::<loopgroup::SpinningLoop>(workload, params),
+            _ => none(workload),
+        },
+        Runtime::LoopgroupPrecise => match workload {
+            "w7.lateness" => {
+                let owned = params.clone();
+                Loopgroup::run_precisely(timers::lateness::<Loopgroup>(owned))
+            }
             _ => none(workload),
         },
         _ => on_runtime(runtime, workload, params),
@@ -68,6 +79,8 @@ fn on_runtime(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
         "w13.outside" => Ok(loops::outside(params)),
         "w13.home" => loops::home(params),
         "w13.echo" => loops::echo(runtime, params),
+        "w16" => placement::run(runtime, params),
+        "w18" => placement::low(runtime, params),
         "w14" => {
             let tasks = params.get("tasks");
             let time = with_runtime!(runtime, R => R::run_then_drop(pending::fill::<R>(tasks)));

@@ -1,7 +1,9 @@
 //! W1 and W6: giving work to one loop, from one thread that is none and from four.
 //!
 //! Measured is the time from the first call until the last task has run, per task; so the slower of
-//! producers and loop decides. The tasks only count. There are five ways to hand them over:
+//! producers and loop decides. Rounds take milliseconds: they are repeated for [`WARM_UP`] before the first
+//! one counts, until the system has settled which thread is on which core. The tasks only count. There are
+//! five ways to hand them over:
 //!
 //! - `""`: spawned, and the handle dropped at once.
 //! - `detached`: spawned in the way that makes no handle, where there is one.
@@ -12,6 +14,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::Barrier;
+use std::time::{Duration, Instant};
 
 use crate::child::Figures;
 use crate::latch::Latch;
@@ -86,6 +89,9 @@ pub(crate) fn floor(workload: &str, params: &Params) -> Option<Figures> {
     })
 }
 
+/// How long rounds are repeated that do not count.
+const WARM_UP: Duration = Duration::from_millis(200);
+
 /// Has so many threads call `produce`, each with its share of the tasks.
 fn flood<L: Send + Sync + 'static>(
     params: &Params,
@@ -96,7 +102,9 @@ fn flood<L: Send + Sync + 'static>(
     let share = params.get("tasks") / producers;
     let target = Arc::new(target);
     let mut watch = Stopwatch::new(share * producers);
-    for _ in 0..=params.get("reps") {
+    let mut reps = params.get("reps");
+    let begin = Instant::now();
+    while reps > 0 {
         let latch = Latch::leak(share * producers);
         // This thread is the last producer; the others are there before the clock starts.
         let start = Arc::new(Barrier::new(producers));
@@ -110,12 +118,17 @@ fn flood<L: Send + Sync + 'static>(
             })
             .collect();
         start.wait();
-        watch.start();
+        let start_time = Instant::now();
         produce(&target, latch, share);
         latch.wait();
-        watch.stop();
+        let round = start_time.elapsed();
         for other in others {
             other.join().expect("a producer does not panic");
+        }
+        if !watch.is_empty() || begin.elapsed() >= WARM_UP {
+            // The stopwatch drops its first round.
+            reps -= usize::from(!watch.is_empty());
+            watch.add(round);
         }
     }
     Figures::one("task_ns", watch.nanos())

@@ -1,4 +1,4 @@
-//! W8, W9 and W10: a server on one thread in this process, its clients in another one.
+//! W8, W9, W10 and W16: a server in this process, its clients in another one.
 //!
 //! - Echo: requests per second, which clients, server and kernel share two cores to make, and the CPU time of
 //!   the server per request, which is the steadier figure.
@@ -26,9 +26,7 @@ pub(crate) fn echo(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> 
 
 /// Has the clients of that kind send requests, and looks at the clock of the server's process.
 pub(super) fn requests(kind: &str, keys: &[&str], address: SocketAddr, params: &Params) -> Outcome {
-    let word = |key: &&str| Some(format!("{key}={}", params.find(key)?));
-    let words: Vec<_> = keys.iter().filter_map(word).collect();
-    let mut load = Load::start(kind, address, &words)?;
+    let mut load = Load::start(kind, address, &words(keys, params))?;
     load.begin()?;
     let before = (sys::cpu_time(), load.cpu_nanos());
     let (count, time) = load.end()?;
@@ -36,6 +34,33 @@ pub(super) fn requests(kind: &str, keys: &[&str], address: SocketAddr, params: &
     Ok(Figures::one("per_s", count / time.as_secs_f64())
         .with("cpu_ns", cpu.as_nanos() as f64 / count)
         .with("client_ns", clients / count))
+}
+
+/// As [`requests`], of clients that say how long their requests took.
+pub(super) fn latencies(
+    kind: &str,
+    keys: &[&str],
+    address: SocketAddr,
+    params: &Params,
+) -> Outcome {
+    let mut load = Load::start(kind, address, &words(keys, params))?;
+    load.begin()?;
+    let before = (sys::cpu_time(), sys::other_threads().1);
+    let [count, nanos, p50, p99] = load.numbers()?;
+    let cpu = sys::cpu_time() - before.0;
+    // Those of threads that have ended meanwhile are not known any more.
+    let switches = sys::other_threads().1.saturating_sub(before.1);
+    Ok(Figures::one("per_s", count / (nanos / 1e9))
+        .with("p50_us", p50 / 1e3)
+        .with("p99_us", p99 / 1e3)
+        .with("cpu_ns", cpu.as_nanos() as f64 / count)
+        .with("switches", switches as f64 / count))
+}
+
+/// What the clients are told of the parameters.
+fn words(keys: &[&str], params: &Params) -> Vec<String> {
+    let word = |key: &&str| Some(format!("{key}={}", params.find(key)?));
+    keys.iter().filter_map(word).collect()
 }
 
 pub(crate) fn idle(serve: impl FnOnce(usize) -> SocketAddr, params: &Params) -> Outcome {
@@ -110,12 +135,17 @@ impl Load {
 
     /// How many there were, and in what time.
     fn end(&mut self) -> Result<(f64, Duration), Cannot> {
+        let [count, nanos] = self.numbers()?;
+        Ok((count, Duration::from_nanos(nanos as u64)))
+    }
+
+    /// The numbers of the last line; the first one counts something, and is not zero.
+    fn numbers<const N: usize>(&mut self) -> Result<[f64; N], Cannot> {
         let line = self.line()?;
-        let mut numbers = line.split(' ').skip(1).map(str::parse::<u64>);
-        match (numbers.next(), numbers.next()) {
-            (Some(Ok(count @ 1..)), Some(Ok(nanos))) => {
-                Ok((count as f64, Duration::from_nanos(nanos)))
-            }
+        let numbers = line.split(' ').skip(1).map(str::parse::<u64>);
+        let numbers: Vec<_> = numbers.flatten().map(|number| number as f64).collect();
+        match <[f64; N]>::try_from(numbers) {
+            Ok(numbers) if numbers[0] > 0.0 => Ok(numbers),
             _ => Err(format!("the clients said {line:?}").into()),
         }
     }
