@@ -51,8 +51,8 @@ impl Control {
         self.0.source.has_received()
     }
 
-    /// Whether a task waits for the connection, or was woken by [`wake_reader`](Control::wake_reader) while it
-    /// did, since the last call.
+    /// Whether a task waits for the connection, or was woken by [`wake_reader`](Control::wake_reader) while
+    /// it did, since the last call.
     pub(crate) fn take_awaited(&self) -> bool {
         self.0.source.take_awaited()
     }
