@@ -7,6 +7,7 @@
 //!   ([`Arena::get`]), and its visits may nest.
 //! - Everything is dropped on the loop thread: [`Arena::take_all`] hands out the remaining values
 //!   when the loop is sealed, and from then on nothing new is inserted.
+//! - An arena that becomes empty after a burst frees its memory.
 //! - A *spare* value can be made again: it does not keep a loop that is not needed on its thread, and is
 //!   dropped before the loop parks ([`Arena::take_spares`]).
 
@@ -14,6 +15,7 @@ use std::any::Any;
 
 use slab::Slab;
 
+use crate::event_loop::inbox::KEPT_CAPACITY;
 use crate::sync::{Ordering, plain};
 
 /// Identifies a value.
@@ -124,6 +126,9 @@ impl Arena {
         self.slot(key)?;
         let slot = self.slots.remove(key.index);
         self.spares -= usize::from(slot.is_spare);
+        if self.slots.is_empty() && self.slots.capacity() > KEPT_CAPACITY {
+            self.slots = Slab::new();
+        }
         slot.value
     }
 
@@ -143,13 +148,6 @@ impl Arena {
             .into_iter()
             .filter_map(|(_, slot)| slot.value)
             .collect()
-    }
-
-    /// Frees the memory if the arena is empty and has a capacity of more than `room` slots.
-    pub(crate) fn shrink(&mut self, room: usize) {
-        if self.slots.capacity() > room && self.slots.is_empty() {
-            self.slots = Slab::new();
-        }
     }
 
     fn slot(&mut self, key: ArenaKey) -> Option<&mut ArenaSlot> {

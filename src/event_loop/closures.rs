@@ -14,6 +14,8 @@
 //! - While its errands run, only [`Local::run_closures`] holds the run: they may submit
 //!   others, which are queued behind it. A closure that panics, or that shuts the loop down, ends nothing but
 //!   itself; the loop decides after each of them whether the next one begins.
+//! - A run that was worked off is kept for the next one of its type, one for each queue: in a steady flow
+//!   nothing is allocated, and a run does not grow while the inbox' lock is held.
 //! - Besides its first errand, a run is never longer than [`LONGEST_RUN`] or larger than [`LARGEST_RUN`]. So
 //!   the inbox' lock is not held while a long deque grows, and memory is freed while a long queue is worked
 //!   off.
@@ -25,6 +27,7 @@ use std::rc::Rc;
 
 use crate::error::Caller;
 use crate::event_loop::context;
+use crate::event_loop::inbox::RunPlaces;
 use crate::event_loop::local::Local;
 use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Runnable, Shared};
@@ -128,7 +131,10 @@ impl<E: Errand> Run for TypedRun<E> {
             return false;
         };
         if !ptr::eq(self.location, location) || self.rest.len() >= Self::MOST {
-            return false;
+            if self.len() > 0 {
+                return false;
+            }
+            self.location = location;
         }
         self.rest
             .push_back(errand.take().expect("an errand is queued once"));
@@ -166,15 +172,32 @@ fn home() -> Rc<Local> {
     context::current().expect("a run is worked off on its loop")
 }
 
-/// Takes an errand out of its place: into the last run if it fits there, or into a new one, which is
-/// returned.
+/// Takes an errand out of its place: into the last run if it fits there, or into the spare one or a new one,
+/// which is returned.
+#[inline]
 pub(crate) fn join<E: Errand>(
-    last: Option<&mut Box<dyn Run>>,
+    places: RunPlaces<'_, Box<dyn Run>>,
     errand: &mut Option<E>,
     location: Caller,
 ) -> Option<Box<dyn Run>> {
-    if last.is_some_and(|last| last.join(errand, location)) {
+    if places.last.is_some_and(|last| last.join(errand, location)) {
         return None;
+    }
+    begin_run(places.spare, errand, location)
+}
+
+/// Begins a run with an errand.
+#[inline(never)]
+fn begin_run<E: Errand>(
+    spare: &mut Option<Box<dyn Run>>,
+    errand: &mut Option<E>,
+    location: Caller,
+) -> Option<Box<dyn Run>> {
+    if spare
+        .as_mut()
+        .is_some_and(|spare| spare.join(errand, location))
+    {
+        return spare.take();
     }
     let errand = errand.take().expect("an errand is queued once");
     Some(Box::new(TypedRun::new(errand, location)))

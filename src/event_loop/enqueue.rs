@@ -8,7 +8,7 @@ use crate::error::{Caller, RejectReason, Rejected};
 use crate::event_loop::closures::{Errand, join};
 use crate::event_loop::context;
 use crate::event_loop::counters::PendingLimit;
-use crate::event_loop::inbox::{Lane, Urgency};
+use crate::event_loop::inbox::{Lane, RunPlaces, Urgency};
 use crate::event_loop::runs::Run;
 use crate::event_loop::shared::{Message, Runnable, Shared};
 use crate::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) enum Admission {
 }
 
 /// Puts a closure behind the last run, or returns a new one.
-type JoinRun<'a> = dyn FnMut(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>> + 'a;
+type JoinRun<'a> = dyn FnMut(RunPlaces<'_, Box<dyn Run>>) -> Option<Box<dyn Run>> + 'a;
 
 impl Shared {
     /// Whether tasks are neither bounded nor listed, and take the shortest way.
@@ -125,7 +125,7 @@ impl Shared {
                     errand.into_task(self)
                 });
             }
-            let mut join = |last: Option<&mut Box<dyn Run>>| join(last, &mut errand, location);
+            let mut join = |places: RunPlaces<'_, _>| join(places, &mut errand, location);
             self.push_run(place, urgency, &mut join)
         });
         queued.map_err(|reason| refused(errand, reason))
@@ -165,13 +165,13 @@ impl Shared {
         location: Caller,
     ) -> Result<(), RejectReason> {
         let at_home = context::with_home(self, |local| {
-            let join = |last: Option<&mut Box<dyn Run>>| join(last, errand, location);
+            let join = |places: RunPlaces<'_, _>| join(places, errand, location);
             self.is_open().then(|| local.push_closure(join))
         });
         let accepted = match at_home {
             Some(accepted) => accepted.is_some(),
             None => {
-                let join = |last: Option<&mut Box<dyn Run>>| join(last, errand, location);
+                let join = |places: RunPlaces<'_, _>| join(places, errand, location);
                 match self.inbox.push_run_with(urgency, join) {
                     Some(ring) => {
                         self.ring_if_needed(ring);

@@ -128,6 +128,17 @@ pub(crate) struct Batch<T, R, N> {
     pub(crate) timed: Vec<(Before, T)>,
     /// Messages to the loop itself.
     pub(crate) messages: Vec<N>,
+    /// An empty run, which the next one may be made of: its memory is there, and the producer does not let it
+    /// grow step by step with the lock held.
+    pub(crate) spare: Option<R>,
+}
+
+/// Where a new item of a run can go.
+pub(crate) struct RunPlaces<'a, R> {
+    /// The last run, if nothing that is in order with it has come since.
+    pub(crate) last: Option<&'a mut R>,
+    /// An empty run, to be taken and returned if the item fits in it.
+    pub(crate) spare: &'a mut Option<R>,
 }
 
 /// How much of the run queue's mail is before an item.
@@ -212,18 +223,18 @@ impl<T, R, N, G: Gate> Inbox<T, R, N, G> {
         Some(self.delivered(&mut state, urgency))
     }
 
-    /// Lets a new item of a run in, if the gate is open: `join` is given the last run if the item comes right
-    /// behind it, and returns a new run if it did not put the item there.
+    /// Lets a new item of a run in, if the gate is open: `join` puts it into the last run, or returns a run that
+    /// begins with it.
     pub(crate) fn push_run_with(
         &self,
         urgency: Urgency,
-        join: impl FnOnce(Option<&mut R>) -> Option<R>,
+        join: impl FnOnce(RunPlaces<'_, R>) -> Option<R>,
     ) -> Option<Ring> {
         let mut state = self.state.lock();
         if !state.gate.takes_new() {
             return None;
         }
-        if let Some(run) = join(state.mail.last_run()) {
+        if let Some(run) = join(state.mail.run_places()) {
             let before = state.mail.main.len();
             state.mail.runs.push((before, run));
         }
@@ -341,13 +352,20 @@ impl<T, R, N, G: Gate> Inbox<T, R, N, G> {
     /// Announces that the loop is about to park until `wakes_at`; refuses if something is inside.
     pub(crate) fn try_sleep(&self, wakes_at: Option<Instant>) -> bool {
         let mut state = self.state.lock();
-        if state.nudged || !state.mail.is_empty() {
+        // With the lock held it is exact: whatever delivers sets it, and `drain` alone clears it.
+        if self.mail.load(Ordering::Relaxed) {
             return false;
         }
-        state.mail.shrink(KEPT_CAPACITY);
+        debug_assert!(!state.nudged && state.mail.is_empty());
         state.wakes_at = wakes_at;
         self.sleeping.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Frees the memory of a past burst; returns whether none is left that could be freed later.
+    #[cold]
+    pub(crate) fn shrink(&self) -> bool {
+        self.state.lock().mail.shrink(KEPT_CAPACITY)
     }
 
     /// Whether there is something inside that was not worth a ring.
@@ -449,27 +467,33 @@ impl<T, R, N> Batch<T, R, N> {
             tail: Vec::new(),
             timed: Vec::new(),
             messages: Vec::new(),
+            spare: None,
         }
     }
 
-    /// The last run, if nothing that is in order with it has come since.
-    fn last_run(&mut self) -> Option<&mut R> {
-        let runs = self.runs.len();
-        let timed_since = self
-            .timed
-            .last()
-            .is_some_and(|(before, _)| before.runs == runs);
-        let (before, run) = self.runs.last_mut()?;
-        (*before == self.main.len() && !timed_since).then_some(run)
+    /// Where a new item of a run can go.
+    fn run_places(&mut self) -> RunPlaces<'_, R> {
+        let (runs, items) = (self.runs.len(), self.main.len());
+        let timed = self.timed.last();
+        let timed_since = timed.is_some_and(|(before, _)| before.runs == runs);
+        let last = self.runs.last_mut().filter(|(before, _)| *before == items);
+        RunPlaces {
+            last: last.filter(|_| !timed_since).map(|(_, run)| run),
+            spare: &mut self.spare,
+        }
     }
 
-    /// Frees the buffers of an empty batch if they hold more than so many items.
-    pub(crate) fn shrink(&mut self, room: usize) {
+    /// Frees the buffers of an empty batch if they hold more than so many items; returns whether they do not.
+    pub(crate) fn shrink(&mut self, room: usize) -> bool {
+        self.spare = None;
         let items = self.main.capacity().max(self.tail.capacity());
         let others = self.runs.capacity().max(self.timed.capacity());
-        if items.max(others) > room {
+        let is_small = items.max(others) <= room;
+        if !is_small && self.is_empty() {
             *self = Batch::new();
+            return true;
         }
+        is_small
     }
 
     pub(crate) fn is_empty(&self) -> bool {

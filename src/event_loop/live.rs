@@ -61,11 +61,13 @@ impl Live {
         })
     }
 
-    /// Frees the memory if the table is empty and has a capacity of more than `capacity` entries.
-    pub(crate) fn shrink(&mut self, capacity: usize) {
+    /// Frees the memory if the table is empty and has a capacity of more than `capacity` entries; returns
+    /// whether it has not.
+    pub(crate) fn shrink(&mut self, capacity: usize) -> bool {
         if self.wakers.capacity() > capacity && self.wakers.is_empty() {
             *self = Live::default();
         }
+        self.wakers.capacity() <= capacity
     }
 
     /// Removes all wakers, to be woken with no borrow held.

@@ -13,7 +13,7 @@ use crate::error::Caller;
 use crate::event_loop::arena::{Arena, ArenaKey};
 use crate::event_loop::budget;
 use crate::event_loop::counters::TaskEnd;
-use crate::event_loop::inbox::{Before, KEPT_CAPACITY, Lane};
+use crate::event_loop::inbox::{Before, KEPT_CAPACITY, Lane, RunPlaces};
 use crate::event_loop::leftovers::Leftovers;
 use crate::event_loop::live::{Live, LiveKey};
 use crate::event_loop::observer::{Observer, Queues};
@@ -243,6 +243,9 @@ impl Local {
     /// Takes the mail in: items to their queues, messages done at once. Returns how many items of the run
     /// queue there were.
     pub(crate) fn collect(&self, mail: &mut Mail) -> usize {
+        if mail.spare.is_none() {
+            mail.spare = run_queue::with(|queue| queue.spare.take());
+        }
         if !self.shared.inbox.drain(mail) {
             return 0;
         }
@@ -332,7 +335,7 @@ impl Local {
     /// Queues a closure that was submitted on this thread, past an open gate; see [`RunQueue::push_closure`].
     pub(crate) fn push_closure(
         &self,
-        join: impl FnOnce(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>>,
+        join: impl FnOnce(RunPlaces<'_, Box<dyn Run>>) -> Option<Box<dyn Run>>,
     ) {
         self.shared.place.counters.accept_local();
         run_queue::with(|queue| queue.push_closure(join));
@@ -730,14 +733,13 @@ impl Local {
         run_queue::len() + others
     }
 
-    /// Frees the memory of a past burst, before the loop sleeps.
-    pub(crate) fn shrink(&self) {
-        for queue in [&self.io, &self.timed, &self.tail] {
-            shrink(&mut queue.borrow_mut());
-        }
-        run_queue::with(|queue| queue.shrink(KEPT_CAPACITY));
-        self.live.borrow_mut().shrink(KEPT_CAPACITY);
-        self.arena.borrow_mut().shrink(KEPT_CAPACITY);
+    /// Frees the memory of a past burst; returns whether none is left that could be freed later.
+    pub(crate) fn shrink(&self) -> bool {
+        let queues = [&self.io, &self.timed, &self.tail];
+        let are_small = queues.map(|queue| shrink(&mut queue.borrow_mut()));
+        let is_small = run_queue::with(|queue| queue.shrink(KEPT_CAPACITY));
+        let is_live_small = self.live.borrow_mut().shrink(KEPT_CAPACITY);
+        are_small == [true; 3] && is_small && is_live_small
     }
 
     /// Runs a task once, which was taken out of this queue.
@@ -886,11 +888,12 @@ impl Queues for Local {
     }
 }
 
-/// Frees the memory of an empty queue that was long.
-fn shrink(queue: &mut VecDeque<Runnable>) {
+/// Frees the memory of an empty queue that was long; returns whether it is not long.
+fn shrink(queue: &mut VecDeque<Runnable>) -> bool {
     if queue.capacity() > KEPT_CAPACITY && queue.is_empty() {
         *queue = VecDeque::new();
     }
+    queue.capacity() <= KEPT_CAPACITY
 }
 
 /// Cancels a task, on its home thread: its future is dropped, and its handle resolves to cancelled.

@@ -61,8 +61,7 @@ impl Runner {
                 return self.poll_now();
             }
         }
-        local.shrink();
-        self.mail.shrink(KEPT_CAPACITY);
+        self.shrink();
         if !shared.inbox.try_sleep(until.map(|until| until.deadline)) {
             if let WaitStrategy::SpinThenPark(_) = shared.config.wait_strategy {
                 shared.pulse.wake(self.read().tick);
@@ -148,14 +147,38 @@ impl Runner {
         }
     }
 
+    /// Frees the memory of a past burst, before the loop sleeps.
+    ///
+    /// What fills a queue or a table is polled: after fewer polls than they keep room for, none of them is
+    /// twice as large as that.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.local.polls() >= self.shrinks_at {
+            self.shrink_all();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn shrink_all(&mut self) {
+        let is_small = self.local.shrink();
+        let are_small = [
+            self.mail.shrink(KEPT_CAPACITY),
+            self.local.shared.inbox.shrink(),
+        ];
+        self.shrinks_at = match is_small && are_small == [true; 2] {
+            true => self.local.polls() + KEPT_CAPACITY as u64,
+            false => 0,
+        };
+    }
+
     /// Falls asleep until `deadline`, but does not wait: from here on producers ring the bell. Returns
     /// `false` if there is work. For a loop that is driven by hand.
     pub(crate) fn fall_asleep(&mut self, deadline: Option<Instant>) -> bool {
         if self.local.queued() > 0 {
             return false;
         }
-        self.local.shrink();
-        self.mail.shrink(KEPT_CAPACITY);
+        self.shrink();
         self.try_sleep(deadline)
     }
 

@@ -38,7 +38,7 @@ use crate::config::CloseChannels;
 use crate::event_loop::context::{self, LoopGuard};
 use crate::event_loop::ending::Ending;
 use crate::event_loop::flow::Flow;
-use crate::event_loop::inbox::Batch;
+use crate::event_loop::inbox::{Batch, KEPT_CAPACITY};
 use crate::event_loop::lifecycle;
 use crate::event_loop::local::{Local, QueueKind};
 use crate::event_loop::pace::{BATCH, Pace, SLICE};
@@ -137,6 +137,8 @@ pub(crate) struct Runner {
     _watched: Option<WatchGuard>,
     /// How many polls there were when the loop last had nothing to do; kept by loops that never sleep.
     pub(super) rested_polls: u64,
+    /// At how many polls the queues and tables are looked at again: they may have grown.
+    pub(super) shrinks_at: u64,
     /// When the loop parks if nothing happens until then, and how many polls there were before.
     parks_at: Option<(Instant, u64)>,
 }
@@ -186,6 +188,7 @@ impl Runner {
             reading: Cell::new(reading),
             polls_before: Cell::new(OUT_OF_DATE),
             rested_polls: 0,
+            shrinks_at: KEPT_CAPACITY as u64,
             parks_at: None,
         }
     }

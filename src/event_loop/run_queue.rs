@@ -26,6 +26,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 
+use crate::event_loop::inbox::RunPlaces;
 use crate::event_loop::runs::Run;
 use crate::event_loop::shared::Runnable;
 use crate::sync::thread_local;
@@ -46,6 +47,8 @@ pub(crate) struct RunQueue<T = Runnable> {
     closures: usize,
     /// The length of the run that is worked off, when it was taken.
     taken: usize,
+    /// The last run that was worked off, for the next one to use its memory.
+    pub(crate) spare: Option<Box<dyn Run>>,
     /// Tasks woken on the loop's thread, ever.
     pub(crate) woken: u64,
 }
@@ -60,6 +63,7 @@ impl<T> RunQueue<T> {
             runs: VecDeque::new(),
             closures: 0,
             taken: 0,
+            spare: None,
             woken: 0,
         }
     }
@@ -113,15 +117,17 @@ impl<T> RunQueue<T> {
         self.closures += closures;
     }
 
-    /// Adds a closure at the end: `join` is given the last run if the closure comes right behind it, and
-    /// returns a new run if it did not put the closure there.
+    /// Adds a closure at the end: `join` puts it into the last run, or returns a run that begins with it.
     pub(crate) fn push_closure(
         &mut self,
-        join: impl FnOnce(Option<&mut Box<dyn Run>>) -> Option<Box<dyn Run>>,
+        join: impl FnOnce(RunPlaces<'_, Box<dyn Run>>) -> Option<Box<dyn Run>>,
     ) {
         let end = self.end();
         let last = self.runs.back_mut().filter(|(last, _)| *last == end);
-        let new = join(last.map(|(_, run)| run));
+        let new = join(RunPlaces {
+            last: last.map(|(_, run)| run),
+            spare: &mut self.spare,
+        });
         self.closures += 1;
         self.runs.extend(new.map(|run| (end, run)));
     }
@@ -147,13 +153,16 @@ impl<T> RunQueue<T> {
         Some(run)
     }
 
-    /// Puts a run that was taken back to the front, if there is anything left of it.
+    /// Puts a run that was taken back to the front, if there is anything left of it; else it is spare now.
     pub(crate) fn put_back(&mut self, run: Box<dyn Run>) {
         self.taken = 0;
-        if run.len() > 0 {
-            self.closures += run.len();
+        let left = run.len();
+        if left > 0 {
+            self.closures += left;
             self.runs.push_front((self.begin(), run));
             self.set_barrier();
+        } else {
+            self.spare = Some(run);
         }
     }
 
@@ -177,12 +186,17 @@ impl<T> RunQueue<T> {
         self.len() + self.taken
     }
 
-    /// Frees the memory of an empty queue that has room for more than so many tasks.
-    pub(crate) fn shrink(&mut self, capacity: usize) {
+    /// Frees the memory of an empty queue that has room for more than so many tasks; returns whether it has
+    /// not.
+    pub(crate) fn shrink(&mut self, capacity: usize) -> bool {
+        self.spare = None;
         let room = self.front.capacity().max(self.back.capacity());
-        if room.max(self.runs.capacity()) > capacity && self.len() == 0 {
+        let is_small = room.max(self.runs.capacity()) <= capacity;
+        if !is_small && self.len() == 0 {
             (self.front, self.back, self.runs) = Default::default();
+            return true;
         }
+        is_small
     }
 
     fn is_run_next(&self) -> bool {
@@ -321,8 +335,8 @@ mod tests {
                         model.push_back(number);
                     }
                     4 => {
-                        queue.push_closure(|last| {
-                            assert!(last.is_none_or(|last| last.len() > 0));
+                        queue.push_closure(|places| {
+                            assert!(places.last.is_none_or(|last| last.len() > 0));
                             Some(Box::new(Numbers(VecDeque::from([number]))))
                         });
                         closures.push_back(number);

@@ -66,13 +66,15 @@ impl Post {
 
     /// Lets an item in that joins the run before it.
     fn execute(&self, item: u32) -> bool {
-        let ring = self.inbox.push_run_with(Urgency::Now, |last| match last {
-            Some(run) => {
-                run.push(item);
-                None
-            }
-            None => Some(vec![item]),
-        });
+        let ring = self
+            .inbox
+            .push_run_with(Urgency::Now, |places| match places.last {
+                Some(run) => {
+                    run.push(item);
+                    None
+                }
+                None => Some(vec![item]),
+            });
         ring.map(|ring| self.ring_if_needed(ring)).is_some()
     }
 

@@ -302,7 +302,15 @@ fn a_large_inbox_frees_its_memory_before_a_sleep() {
         assert!(inbox.drain(&mut batch));
         batch.main.clear();
     }
-    batch.shrink(KEPT_CAPACITY);
+    assert!(
+        inbox
+            .push_new_with(Lane::Main, Urgency::Now, || 0)
+            .is_some()
+    );
+    assert!(!inbox.shrink(), "something is inside");
+    assert!(inbox.drain(&mut batch));
+    batch.main.clear();
+    assert!(batch.shrink(KEPT_CAPACITY) && inbox.shrink());
     assert!(inbox.try_sleep(None));
     let inside = inbox.state.lock().mail.main.capacity();
     assert!(batch.main.capacity() <= KEPT_CAPACITY && inside <= KEPT_CAPACITY);
@@ -310,7 +318,7 @@ fn a_large_inbox_frees_its_memory_before_a_sleep() {
 
 /// Lets a new item of a run in.
 fn push_run(inbox: &Inbox<u32, Vec<u32>, char, Door>, item: u32) -> Option<Ring> {
-    inbox.push_run_with(Urgency::Now, |last| match last {
+    inbox.push_run_with(Urgency::Now, |places| match places.last {
         Some(run) => {
             run.push(item);
             None
