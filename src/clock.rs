@@ -78,6 +78,9 @@ pub(crate) struct VirtualClock {
     passed: Arc<plain::AtomicU64>,
     /// Nanoseconds that it is ahead of the clocks that it shares `passed` with.
     ahead: plain::AtomicU64,
+    /// How often it was read.
+    #[cfg(test)]
+    pub(crate) reads: plain::AtomicU64,
 }
 
 impl VirtualClock {
@@ -86,6 +89,8 @@ impl VirtualClock {
             start: sync::now(),
             passed: Arc::new(plain::AtomicU64::new(0)),
             ahead: plain::AtomicU64::new(0),
+            #[cfg(test)]
+            reads: plain::AtomicU64::new(0),
         }
     }
 
@@ -95,6 +100,8 @@ impl VirtualClock {
             start: self.start,
             passed: Arc::clone(&self.passed),
             ahead: plain::AtomicU64::new(0),
+            #[cfg(test)]
+            reads: plain::AtomicU64::new(0),
         }
     }
 
@@ -113,6 +120,8 @@ impl VirtualClock {
     }
 
     pub(crate) fn now(&self) -> Instant {
+        #[cfg(test)]
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.start + self.passed() + self.ahead()
     }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::EventLoopGroup;
 use crate::builder::Builder;
 use crate::clock::{Clock, VirtualClock};
+use crate::sync::Ordering;
 use crate::time::sleep;
 
 /// A loop that is driven by hand, and its clock.
@@ -52,5 +53,26 @@ fn a_reading_is_good_until_something_runs() {
     clock.move_to(first + ms(2));
     runner.forget_reading();
     assert_eq!(runner.recent().now, first + ms(2));
+    runner.end(EndCause::Now, None, None, entered);
+}
+
+#[test]
+fn a_loop_reads_the_clock_twice_per_wait_at_most() {
+    const WAITS: u64 = 100;
+    let (group, mut runner, entered, clock) = driven();
+    let ev = group.next();
+    let before = clock.reads.load(Ordering::Relaxed);
+    for _ in 0..WAITS {
+        drop(ev.spawn(async {}));
+        ev.execute(|| ()).expect("the loop is open");
+        let Next::Rest(None) = runner.work() else {
+            panic!("there is no timer and no end")
+        };
+        assert!(runner.try_sleep(None), "there is nothing else to do");
+        runner.end_sleep();
+    }
+    let reads = clock.reads.load(Ordering::Relaxed) - before;
+    assert!(reads <= 2 * WAITS, "{reads} reads in {WAITS} waits");
+    assert_eq!(group.metrics().loops()[0].completed(), 2 * WAITS);
     runner.end(EndCause::Now, None, None, entered);
 }

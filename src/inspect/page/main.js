@@ -96,7 +96,7 @@ function draw() {
   drawServers();
   drawActions(shown);
   const { inspector, process } = page.picture;
-  setText($('own'), `Process ${process}. The inspector uses ${(inspector.utilization * 100).toFixed(1)} % of a core for `
+  setText($('own'), `Process ${process}. The inspector\'s loop is awake for ${(inspector.utilization * 100).toFixed(1)} % of the time, for `
     + `${plural(inspector.streams, 'open page')}, a picture every ${seconds(inspector.period)}; nothing while no page is open.`);
 }
 

@@ -55,7 +55,11 @@ const UNLUCKY: &[Runtime] = &[
     Runtime::Smol,
     Runtime::Netty,
 ];
-const EVEN: &[Runtime] = &[Runtime::Loopgroup, Runtime::LoopgroupEven];
+const EVEN: &[Runtime] = &[
+    Runtime::Loopgroup,
+    Runtime::LoopgroupUnmoved,
+    Runtime::LoopgroupEven,
+];
 #[cfg(feature = "programs")]
 const BUSY: &[Runtime] = &[
     Runtime::Loopgroup,
@@ -102,5 +106,16 @@ pub(super) const CASES: &[Case] = &[
             ("millis", Scaled(5_000, 1_000))
         ],
         "W17 axum hello beside a busy core"
+    ),
+    #[cfg(feature = "programs")]
+    server!(
+        BUSY,
+        "w17",
+        [
+            ("http", Fixed(1)),
+            ("conns", Fixed(64)),
+            ("millis", Scaled(5_000, 1_000))
+        ],
+        "W17 axum hello, its client on the same cores"
     ),
 ];

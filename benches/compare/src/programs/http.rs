@@ -33,10 +33,10 @@ pub(super) fn json(runtime: Runtime, params: &Params) -> Outcome {
     measure(serve(runtime, false)?, "/total", Some(ORDER), params)
 }
 
-/// "hello", while one core is busy with something else.
-pub(super) fn beside_a_spinner(runtime: Runtime, params: &Params) -> Outcome {
+/// "hello" on loops that share the load, perhaps while one core is busy with something else.
+pub(super) fn moving(runtime: Runtime, params: &Params) -> Outcome {
     let address = serve(runtime, runtime == Runtime::Loopgroup)?;
-    let _spinner = Spinner::on(params.get("spinner"))?;
+    let _spinner = params.find("spinner").map(Spinner::on).transpose()?;
     measure(address, "/", None, params)
 }
 

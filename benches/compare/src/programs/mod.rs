@@ -2,7 +2,8 @@
 //!
 //! - HTTP: the same axum router on two loops and on two workers of tokio. Clients are `wrk` and `h2load`.
 //! - A cache: the example `resp` beside `redis-server`. The client is `redis-benchmark`.
-//! - W17 is the first of them while a process that is none of theirs works on one core.
+//! - W17 is the first of them with connections that move, also while a process that is none of theirs works on
+//!   one core.
 //! - Everything is on loopback and on the same cores, clients included, and every run is bounded.
 //! - CPU time is that of the server's process, from before the first connection until the clients have ended.
 
@@ -20,7 +21,7 @@ use tools::Counted;
 /// Runs the program of that name, as `programs.hello` or `w17`.
 pub(crate) fn run(runtime: Runtime, workload: &str, params: &Params) -> Outcome {
     match workload {
-        "w17" => http::beside_a_spinner(runtime, params),
+        "w17" => http::moving(runtime, params),
         "programs.hello" => http::hello(runtime, params),
         "programs.json" => http::json(runtime, params),
         "programs.ping" => redis::run(runtime, "ping_mbulk", params),
