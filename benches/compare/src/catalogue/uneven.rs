@@ -64,6 +64,7 @@ const EVEN: &[Runtime] = &[
 const BUSY: &[Runtime] = &[
     Runtime::Loopgroup,
     Runtime::LoopgroupUnmoved,
+    Runtime::LoopgroupPinned,
     Runtime::TokioMulti,
 ];
 

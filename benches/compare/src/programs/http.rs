@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use ::loopgroup::WaitStrategy;
 use ::loopgroup::compat::hyper::Http;
 use ::loopgroup::net::{Rebalance, Server};
+use ::loopgroup::{CorePinning, EventLoopGroup, WaitStrategy};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
@@ -35,7 +35,8 @@ pub(super) fn json(runtime: Runtime, params: &Params) -> Outcome {
 
 /// "hello" on loops that share the load, perhaps while one core is busy with something else.
 pub(super) fn moving(runtime: Runtime, params: &Params) -> Outcome {
-    let address = serve(runtime, runtime == Runtime::Loopgroup)?;
+    let moves = matches!(runtime, Runtime::Loopgroup | Runtime::LoopgroupPinned);
+    let address = serve(runtime, moves)?;
     let _spinner = params.find("spinner").map(Spinner::on).transpose()?;
     measure(address, "/", None, params)
 }
@@ -80,8 +81,11 @@ async fn total(Json(order): Json<Order>) -> Json<Total> {
 /// Starts the server; with `moves` it moves connections from a busy loop to the other one.
 fn serve(runtime: Runtime, moves: bool) -> Result<SocketAddr, Cannot> {
     match runtime {
-        Runtime::Loopgroup | Runtime::LoopgroupUnmoved => on_loopgroup(false, moves),
-        Runtime::LoopgroupBoss => on_loopgroup(true, moves),
+        Runtime::Loopgroup | Runtime::LoopgroupUnmoved => {
+            on_loopgroup(false, moves, CorePinning::None)
+        }
+        Runtime::LoopgroupPinned => on_loopgroup(false, moves, CorePinning::RoundRobin),
+        Runtime::LoopgroupBoss => on_loopgroup(true, moves, CorePinning::None),
         Runtime::TokioMulti => on_tokio(),
         other => return Err(format!("{} has no such program", other.name()).into()),
     }
@@ -105,8 +109,10 @@ fn measure(address: SocketAddr, path: &str, body: Option<&str>, params: &Params)
 }
 
 /// A listener per loop, or a boss that accepts for both loops.
-fn on_loopgroup(boss: bool, moves: bool) -> std::io::Result<SocketAddr> {
-    let workers = group(LOOPS, WaitStrategy::Park);
+fn on_loopgroup(boss: bool, moves: bool, pinning: CorePinning) -> std::io::Result<SocketAddr> {
+    let workers = EventLoopGroup::builder().loops(LOOPS).pin_cores(pinning);
+    let workers = workers.build()?;
+    workers.start()?;
     let server = Server::new("127.0.0.1:0")?;
     let bosses = boss.then(|| group(1, WaitStrategy::Park));
     let server = match &bosses {

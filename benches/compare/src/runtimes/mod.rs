@@ -133,6 +133,7 @@ runtimes! {
     LoopgroupPrecise = "loopgroup-precise",
     LoopgroupBoss = "loopgroup-boss",
     LoopgroupUnmoved = "loopgroup-unmoved",
+    LoopgroupPinned = "loopgroup-pinned",
     LoopgroupEven = "loopgroup-even",
     LoopgroupElastic = "loopgroup-elastic",
     Floor = "floor",
@@ -189,7 +190,10 @@ impl Runtime {
     pub(crate) fn is_placement(self) -> bool {
         matches!(
             self,
-            Runtime::LoopgroupUnmoved | Runtime::LoopgroupEven | Runtime::LoopgroupElastic
+            Runtime::LoopgroupUnmoved
+                | Runtime::LoopgroupPinned
+                | Runtime::LoopgroupEven
+                | Runtime::LoopgroupElastic
         )
     }
 
@@ -200,10 +204,10 @@ impl Runtime {
 
     /// The feature that it needs, if any.
     pub(crate) fn feature(self) -> Option<&'static str> {
-        use Runtime::{Compio, Glommio, LoopgroupBoss, Monoio, Netty, Redis};
+        use Runtime::{Compio, Glommio, LoopgroupBoss, LoopgroupPinned, Monoio, Netty, Redis};
         match self {
             Monoio | Glommio | Compio | Netty => Some("full"),
-            LoopgroupBoss | Redis => Some("programs"),
+            LoopgroupBoss | LoopgroupPinned | Redis => Some("programs"),
             _ => None,
         }
     }
