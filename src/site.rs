@@ -9,20 +9,21 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::panic::Location;
 use std::ptr;
 
 use crate::error::Caller;
 use crate::sync::{plain, thread_local};
 
-/// The number of a place.
+/// The number of a place; the first one is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Site(u32);
+pub(crate) struct Site(NonZeroU32);
 
 /// All places, by number; and their numbers, by the addresses of the locations.
 struct Sites {
     places: Vec<Caller>,
-    numbers: BTreeMap<usize, u32>,
+    numbers: BTreeMap<usize, NonZeroU32>,
 }
 
 static SITES: plain::Mutex<Sites> = plain::Mutex::new(Sites {
@@ -31,12 +32,13 @@ static SITES: plain::Mutex<Sites> = plain::Mutex::new(Sites {
 });
 
 /// The number of a location, by its address; zero is no address.
-type Known = Cell<(usize, u32)>;
+type Known = Cell<(usize, NonZeroU32)>;
 const KNOWN: usize = 64;
+const NONE: (usize, NonZeroU32) = (0, NonZeroU32::MIN);
 
 thread_local! {
-    static LAST: Known = const { Cell::new((0, 0)) };
-    static OTHERS: [Known; KNOWN] = const { [const { Cell::new((0, 0)) }; KNOWN] };
+    static LAST: Known = const { Cell::new(NONE) };
+    static OTHERS: [Known; KNOWN] = const { [const { Cell::new(NONE) }; KNOWN] };
 }
 
 impl Site {
@@ -50,17 +52,17 @@ impl Site {
     }
 
     /// The number, for a place that can only be shown as one.
-    pub(crate) fn number(self) -> u32 {
+    pub(crate) fn number(self) -> NonZeroU32 {
         self.0
     }
 
-    /// The place with a number that [`Site::number`] has returned.
-    pub(crate) fn numbered(number: u32) -> Site {
-        Site(number)
+    /// The place with a number that [`Site::number`] has returned; `None` for zero.
+    pub(crate) fn numbered(number: u32) -> Option<Site> {
+        NonZeroU32::new(number).map(Site)
     }
 
     pub(crate) fn location(self) -> Caller {
-        SITES.lock().places[self.0 as usize]
+        SITES.lock().places[self.0.get() as usize - 1]
     }
 
     /// Finds the number of a place that this thread has not used just before.
@@ -87,12 +89,13 @@ impl Site {
     }
 
     #[cold]
-    fn register(address: usize, location: Caller) -> u32 {
+    fn register(address: usize, location: Caller) -> NonZeroU32 {
         let mut sites = SITES.lock();
         let Sites { places, numbers } = &mut *sites;
         *numbers.entry(address).or_insert_with(|| {
             places.push(location);
-            u32::try_from(places.len() - 1).expect("so many calls do not fit in a program")
+            let number = u32::try_from(places.len()).ok().and_then(NonZeroU32::new);
+            number.expect("so many calls do not fit in a program")
         })
     }
 }

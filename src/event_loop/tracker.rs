@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     fn listing() -> Listing {
-        Listing::new(Site::numbered(u32::MAX), None, 8)
+        Listing::new(Site::numbered(u32::MAX).unwrap(), None, 8)
     }
 
     fn ids(tracker: &Tracker) -> Vec<TaskId> {

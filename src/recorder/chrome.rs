@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
+use std::num::NonZeroU32;
 
 use crate::event_loop::counters::TaskEnd;
 use crate::recorder::event::{WakeCause, Work, WorkKind};
@@ -100,7 +101,7 @@ impl<W: Write> Events<'_, W> {
         thread: Thread,
         one: &LoopTrace,
         slice: &Slice,
-        places: &mut HashMap<u32, String>,
+        places: &mut HashMap<NonZeroU32, String>,
     ) -> io::Result<()> {
         let (ts, dur) = (Micros(slice.start), Micros(slice.end - slice.start));
         let open = match slice.open {
@@ -167,7 +168,7 @@ impl<W: Write> Events<'_, W> {
 }
 
 /// The place of a spawn, without the column.
-fn place_of(site: Site, places: &mut HashMap<u32, String>) -> &str {
+fn place_of(site: Site, places: &mut HashMap<NonZeroU32, String>) -> &str {
     places.entry(site.number()).or_insert_with(|| {
         let place = site.location();
         format!("{}:{}", place.file(), place.line())

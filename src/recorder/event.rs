@@ -78,7 +78,7 @@ impl Event {
                     WorkKind::Closure => 5,
                     WorkKind::Cancel => 6,
                 };
-                let site = work.site.map_or(0, |site| u64::from(site.number()) + 1);
+                let site = work.site.map_or(0, |site| u64::from(site.number().get()));
                 (kind, work.id, site << 32 | u64::from(work.name))
             }
             Event::WorkEnded(end) => {
@@ -114,9 +114,7 @@ impl Event {
             Event::WorkBegan(Work {
                 kind,
                 id: first,
-                site: (second >> 32)
-                    .checked_sub(1)
-                    .map(|number| Site::numbered(number as u32)),
+                site: Site::numbered((second >> 32) as u32),
                 name: second as u32,
             })
         };

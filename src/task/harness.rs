@@ -68,7 +68,7 @@ pin_project! {
 }
 
 /// The stage of a task that has not ended, and the place of its spawn: a word, of which zero is left to say
-/// that a [`Body`] has ended.
+/// that a [`Body`] has ended. The mark of a fresh task is the number of its place.
 ///
 /// A task is written to the stack and then copied to its memory. Two halves that are written one by one and
 /// copied as a word make the copy wait; the bench that pays for it is `w2` of `benches/compare`.
@@ -78,8 +78,7 @@ struct Mark(NonZeroU64);
 impl Mark {
     #[inline]
     fn new(stage: Stage, site: Site) -> Mark {
-        let word = u64::from(stage.0) << 32 | u64::from(site.number());
-        Mark(NonZeroU64::new(word).expect("a stage is not zero"))
+        Mark(NonZeroU64::from(site.number()) | u64::from(stage.0) << 32)
     }
 
     #[inline]
@@ -89,7 +88,7 @@ impl Mark {
 
     #[inline]
     fn site(self) -> Site {
-        Site::numbered(self.0.get() as u32)
+        Site::numbered(self.0.get() as u32).expect("a mark is made of a site")
     }
 
     fn set_stage(&mut self, stage: Stage) {
@@ -97,19 +96,21 @@ impl Mark {
     }
 }
 
-/// The stage of a task that has not ended; not zero.
+/// The stage of a task that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage(u32);
 
 impl Stage {
-    /// Never polled. The only one with the highest bit: its sign is found in a [`Mark`] at once.
-    const FRESH: Stage = Stage(u32::MAX);
-    /// In its first poll. Below it are the keys of the live table.
-    const RUNNING: Stage = Stage(u32::MAX >> 1);
+    /// Never polled. The only one without the highest bit: its sign is found in a [`Mark`] at once.
+    const FRESH: Stage = Stage(0);
+    /// With the key in the live table.
+    const LIVE: u32 = 1 << 31;
+    /// In its first poll. No key is as high.
+    const RUNNING: Stage = Stage(u32::MAX);
 
     #[inline]
     fn is_fresh(self) -> bool {
-        self.0 > Stage::RUNNING.0
+        self.0 < Stage::LIVE
     }
 
     /// Enters a task in the live table.
@@ -119,15 +120,15 @@ impl Stage {
         let entered = context::with_local(|local| local.enter_live(waker));
         let LiveKey(key) = entered.expect("a task is polled on its loop");
         assert!(
-            key < Stage::RUNNING.0 - 1,
+            key < Stage::RUNNING.0 - Stage::LIVE,
             "so many tasks do not fit in memory"
         );
-        Stage(key + 1)
+        Stage(Stage::LIVE | key)
     }
 
     /// The key in the live table.
     fn key(self) -> LiveKey {
-        LiveKey(self.0 - 1)
+        LiveKey(self.0 & !Stage::LIVE)
     }
 }
 

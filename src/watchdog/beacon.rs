@@ -86,7 +86,7 @@ impl Beacon {
         let named = u32::from(name.is_some());
         // So many places do not fit in a program; one that did not fit here would be shown as unknown.
         let place = site
-            .and_then(|site| site.number().checked_add(1)?.checked_mul(2))
+            .and_then(|site| site.number().get().checked_mul(2))
             .map_or(UNKNOWN_PLACE, |place| place + named);
         self.id.set(id);
         let number = (self.poll.get() >> 32).wrapping_add(1);
@@ -118,9 +118,7 @@ impl Beacon {
                 HOOK => Subject::ShutdownHook,
                 _ => Subject::Task(TaskId::from_number(id)?),
             },
-            location: (place / 2)
-                .checked_sub(1)
-                .map(|number| Site::numbered(number).location()),
+            location: Site::numbered(place / 2).map(Site::location),
             name: name.map(Cow::into_owned),
         };
         (PollNumber::new(self.poll.get()) == poll).then_some(polled)
