@@ -12,7 +12,7 @@ use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
 use loopgroup::testing::sim::{self, FaultKind, Faults, SimErrorKind, Simulation};
 use loopgroup::time::{sleep, timeout};
 
-use crate::util::within;
+use crate::util::{panic_of, within};
 
 /// A server that counts, and a client that adds one a hundred times, and tries again when it is not answered.
 ///
@@ -207,6 +207,30 @@ fn what_was_never_reached_is_told() {
         assert!(never.contains(&"a seed of a thousand"), "{report}");
         assert!(never.contains(&"network: a backlog is full"), "{report}");
         assert!(!never.contains(&"an even seed"), "{report}");
+    });
+}
+
+#[test]
+fn a_search_on_a_loop_is_refused_whether_or_not_it_would_fail() {
+    within(|| {
+        let refused = loopgroup::run(async {
+            let passes = |sim: &mut Simulation| sim.client("one", async {});
+            let fails = |sim: &mut Simulation| sim.client("one", async { Err("always") });
+            let settings = Simulation::builder();
+            [
+                panic_of(|| sim::search(0..3, passes)),
+                panic_of(|| sim::search(0..3, fails)),
+                panic_of(|| sim::try_search(0..3, fails)),
+                panic_of(|| sim::search_with(&settings, 0..3, passes)),
+                panic_of(|| sim::try_search_with(&settings, 0..0, passes)),
+                panic_of(|| sim::check(0, passes)),
+                panic_of(|| sim::check_with(&settings, 0, fails)),
+            ]
+        });
+        for text in refused.unwrap() {
+            assert!(text.contains("on the thread of an event loop"), "{text}");
+            assert!(!text.contains("went another way"), "{text}");
+        }
     });
 }
 

@@ -18,7 +18,7 @@ use crate::testing::sim::here::{self, Count};
 use crate::testing::sim::outcome::{SimError, SimReport};
 use crate::testing::sim::replay::{self, Variant};
 use crate::testing::sim::shrink::{FoundFailure, SEED, shrink};
-use crate::testing::sim::simulation::{Simulation, SimulationBuilder};
+use crate::testing::sim::simulation::{Simulation, SimulationBuilder, refuse_on_loop};
 
 /// What a search has seen.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl fmt::Display for SearchReport {
 /// # Panics
 ///
 /// If a seed fails: with the seed, the virtual time, the host, the last events of the network, the fewest
-/// faults that it takes, and how to see it again.
+/// faults that it takes, and how to see it again. Also on the thread of an event loop, which it would block.
 ///
 /// # Examples
 ///
@@ -123,6 +123,11 @@ fn draw(failure: &FoundFailure) -> String {
 /// # Errors
 ///
 /// The failure of the lowest seed that fails.
+///
+/// # Panics
+///
+/// On the thread of an event loop, and if `LOOPGROUP_SIM_SEED` is set, and is no number.
+#[track_caller]
 pub fn try_search(
     seeds: Range<u64>,
     build: impl Fn(&mut Simulation) + Sync,
@@ -165,12 +170,15 @@ pub fn search_with(
 ///
 /// # Panics
 ///
-/// If `LOOPGROUP_SIM_SEED` is set, and is no number.
+/// On the thread of an event loop, and if `LOOPGROUP_SIM_SEED` is set, and is no number.
+#[track_caller]
 pub fn try_search_with(
     settings: &SimulationBuilder,
     seeds: Range<u64>,
     build: impl Fn(&mut Simulation) + Sync,
 ) -> Result<SearchReport, Box<FoundFailure>> {
+    // Here, and not by its first run: that is on another thread, and only what shrinks it is on this one.
+    refuse_on_loop();
     let seeds = match std::env::var(SEED) {
         Ok(text) => match text.parse::<u64>() {
             Ok(seed) => seed..seed.saturating_add(1),
@@ -291,7 +299,7 @@ fn run(
 /// # Panics
 ///
 /// If the runs differ: with the first event that does. The documentation of the [module](super) lists what
-/// makes a program depend on more than its seed. Also if a run fails.
+/// makes a program depend on more than its seed. Also if a run fails, and on the thread of an event loop.
 ///
 /// # Examples
 ///
@@ -317,6 +325,7 @@ pub fn check_with(
     seed: u64,
     build: impl Fn(&mut Simulation),
 ) -> SimReport {
+    refuse_on_loop();
     let once = || {
         let _ends = replay::give(Variant::default());
         let mut sim = settings.clone().seed(seed).build();

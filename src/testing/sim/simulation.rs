@@ -712,8 +712,9 @@ impl Simulation {
     }
 }
 
+/// Refuses to be on a loop: a run there would hold it up, and its simulated loops could not be entered.
 #[track_caller]
-fn refuse_on_loop() {
+pub(super) fn refuse_on_loop() {
     assert!(
         context::current().is_none(),
         "a simulation was used on the thread of an event loop: run it from the test itself, not from a task"
