@@ -1750,6 +1750,97 @@ fn a_task_that_wakes_itself_for_ever_does_not_stop_time() {
     });
 }
 
+/// A host that sleeps in real time `times` times, each time in a poll of its own.
+fn sleeper(millis: u64, times: u32) -> Simulation {
+    let mut sim = Simulation::seeded(5);
+    sim.host("sleeper", move |_| async move {
+        // Also in a group that the host has built, and in a task.
+        let workers = loopgroup::EventLoopGroup::new(1)?;
+        let task = workers.spawn(async move {
+            for _ in 0..times {
+                std::thread::sleep(ms(millis));
+                sleep(ms(1)).await;
+            }
+        });
+        task.await.map_err(io::Error::other)
+    });
+    sim.client("client", sleep(secs(10)));
+    sim
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_task_that_sleeps_in_real_time_is_an_error_that_says_what_to_do() {
+    within(|| {
+        for (millis, times) in [(200, 8), (1_200, 1)] {
+            let error = failed(&mut sleeper(millis, times));
+            assert_eq!(
+                (error.kind(), error.host()),
+                (SimErrorKind::RealTime, Some("sleeper"))
+            );
+            let text = error.to_string();
+            for part in ["a task from tests/sim/hosts.rs:", "loopgroup::time::sleep"] {
+                assert!(text.contains(part), "{part} is not in\n{text}");
+            }
+        }
+        let mut sim = Simulation::seeded(5);
+        sim.client("client", async { std::thread::sleep(ms(1_200)) });
+        let error = failed(&mut sim);
+        assert!(
+            error.message().starts_with("the main future waited"),
+            "{error}"
+        );
+        // Little of it is none of a simulation's business, and neither is what takes long because it computes.
+        sleeper(5, 20).run().unwrap();
+        let mut sim = Simulation::seeded(5);
+        sim.client("busy", async {
+            let start = std::time::Instant::now();
+            while start.elapsed() < ms(1_000) {}
+        });
+        sim.run().unwrap();
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_poll_that_does_not_return_is_told_while_it_does_not() {
+    const TEST: &str = "a_poll_that_does_not_return_is_told_while_it_does_not";
+    if crate::util::is_child() {
+        // The line comes while the test is still in its only run: the process ends before it does.
+        drop(sleeper(HOUR.as_millis() as u64, 1).run());
+        unreachable!("it sleeps");
+    }
+    within(|| {
+        let line = first_line_of_child(TEST);
+        for part in [
+            "simulation of seed 5, host \"sleeper\": loop 0 ",
+            "from tests/sim/hosts.rs:",
+            "blocked in a system call; virtual time stands still meanwhile: use loopgroup::time::sleep",
+        ] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+    });
+}
+
+/// The first line about a simulation that a test says in a process of its own, which is then ended.
+fn first_line_of_child(test: &str) -> String {
+    use std::io::BufRead;
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("hosts::{test}"), "--nocapture"])
+        .env("LOOPGROUP_CHILD", "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines
+        .map(Result::unwrap)
+        .find(|line| line.contains("simulation of seed"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    line.expect("a line, before the end")
+}
+
 #[test]
 fn times_that_never_come_overflow_nothing() {
     within(|| {

@@ -639,6 +639,7 @@ impl Simulation {
             Ended::Well => return,
             Ended::Failed(text) => self.fail(SimErrorKind::Failed, Some(name), text),
             Ended::Panicked(text) => self.fail(SimErrorKind::Panicked, Some(name), text),
+            Ended::Slept(text) => self.fail(SimErrorKind::RealTime, Some(name), text),
         };
         self.failure.get_or_insert(failed);
     }
