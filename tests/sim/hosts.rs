@@ -921,6 +921,9 @@ fn a_time_limit_names_what_still_waits_with_its_sockets() {
             "10.0.0.1:7",
             "0.0.0.0:123",
             "/run/own",
+            // One waits for a timer, and the other one for a connection.
+            "loop client-0-0: its next deadline is at 10.0",
+            "loop server-0-0: no timer",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -947,6 +950,10 @@ fn a_simulation_in_which_nothing_happens_any_more_is_stuck_and_says_who_waits() 
             "{text}"
         );
         assert!(!text.contains("\"done\""), "{text}");
+        assert!(
+            text.contains("threads of your own are not waited for"),
+            "{text}"
+        );
         // What it waited for may still come: the test is outside of the simulation.
         sim.client("late", async {
             TcpStream::connect("reader:80").await.map(drop)
@@ -1747,6 +1754,28 @@ fn a_task_that_wakes_itself_for_ever_does_not_stop_time() {
         sim.client("endless", pending::<()>());
         let error = failed(&mut sim);
         assert_eq!(error.kind(), SimErrorKind::TimeLimit);
+        assert!(
+            error
+                .message()
+                .contains("host \"busy\" never waits: await something"),
+            "{error}"
+        );
+        assert!(!error.message().contains("endless"), "{error}");
+        assert!(
+            error.to_string().contains("it has something to run"),
+            "{error}"
+        );
+        // Not of hosts that have much to do, and then wait.
+        let mut sim = Simulation::builder().time_limit(secs(10)).build();
+        sim.client("diligent", async {
+            for _ in 0..10_000 {
+                loopgroup::yield_now().await;
+            }
+            pending::<()>().await
+        });
+        sim.host("other", |_| sleep(HOUR));
+        let error = failed(&mut sim);
+        assert!(!error.message().contains("never waits"), "{error}");
     });
 }
 

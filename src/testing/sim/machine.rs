@@ -226,9 +226,10 @@ impl Machine {
             "{kind} {name:?}: {state}, {} loops",
             world.loops_of(self.id)
         );
-        for socket in world.network.describe(self.id) {
+        let sockets = world.network.describe(self.id);
+        for line in world.describe(self.id).into_iter().chain(sockets) {
             text.push_str("\n        ");
-            text.push_str(&socket);
+            text.push_str(&line);
         }
         text
     }

@@ -31,6 +31,9 @@ use crate::unwind::message;
 /// The longest virtual time that `run` takes, unless the builder says otherwise.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
 
+const REST_HINT: &str =
+    "await something, such as loopgroup::time::sleep, in the task that wakes itself for ever";
+
 type Planned = Box<dyn FnOnce(&mut Simulation)>;
 
 /// Hosts and clients on a simulated network, in virtual time, as a seed has it.
@@ -320,14 +323,14 @@ impl Simulation {
                 Step::Ran(_) | Step::Later => continue,
                 Step::Limit => {
                     self.world.go_to(limit.max(self.elapsed()));
-                    let text = format!(
-                        "the clients have not ended within {:?}",
-                        self.settings.time_limit
-                    );
+                    let limit = self.settings.time_limit;
+                    let restless = self.describe_restless();
+                    let text = format!("the clients have not ended within {limit:?}{restless}");
                     (SimErrorKind::TimeLimit, text)
                 }
                 Step::Nothing => {
-                    let text = "nothing will happen any more, and the clients have not ended";
+                    let text = "nothing will happen any more, and the clients have not ended: no packet is under \
+                                way, and no timer is set; threads of your own are not waited for";
                     (SimErrorKind::Stuck, text.to_owned())
                 }
             };
@@ -665,6 +668,19 @@ impl Simulation {
             events: events.iter().map(|event| event.line(&names)).collect(),
             diagram: diagram(&events, &names),
         }))
+    }
+
+    /// Names the hosts that never wait, if there are any.
+    fn describe_restless(&self) -> String {
+        let names = self.world.restless().iter();
+        let names: Vec<_> = names
+            .map(|id| format!("{:?}", self.machine(*id).name))
+            .collect();
+        match &names[..] {
+            [] => String::new(),
+            [one] => format!(": host {one} never waits: {REST_HINT}"),
+            _ => format!(": hosts {} never wait: {REST_HINT}", names.join(", ")),
+        }
     }
 
     fn outcome(&self) -> Result<SimReport, SimError> {
