@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,7 +16,8 @@ use futures::channel::oneshot;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::blocking::{BlockingGroup, unblock};
 use loopgroup::net::{
-    Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, lookup_host,
+    Server, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
+    lookup_host,
 };
 use loopgroup::testing::sim::{self, Link, SimError, SimErrorKind, Simulation};
 use loopgroup::time::{interval, sleep, sleep_until, timeout};
@@ -1018,6 +1019,7 @@ fn wrong_names_panic_with_those_that_there_are() {
             assert!(text.contains("name"), "{text}");
             let text = panic_of(|| sim.client(name, pending::<()>()));
             assert!(text.contains("name"), "{text}");
+            assert!(!text.contains("another host"), "{text}");
         }
         // None of them has become a client that is waited for.
         sim.run().unwrap();
@@ -1041,16 +1043,41 @@ fn names_addresses_and_paths_of_others_are_clear_errors() {
             let error = TcpStream::connect("sevrer:7").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
             assert!(error.to_string().contains("\"sevrer\""), "{error}");
+            let there_are = "there are [\"server\", \"client\"]";
+            assert!(error.to_string().contains(there_are), "{error}");
             let error = lookup_host("server").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             for error in [
                 TcpListener::bind((server, 80)).await.map(drop).unwrap_err(),
                 TcpListener::bind("server:80").await.map(drop).unwrap_err(),
+                TcpSocket::new_v4()?
+                    .bind((Ipv4Addr::new(10, 0, 0, 1), 80).into())
+                    .unwrap_err(),
                 UdpSocket::bind((server, 80)).await.map(drop).unwrap_err(),
             ] {
                 assert_eq!(error.kind(), ErrorKind::AddrNotAvailable, "{error}");
-                assert!(error.to_string().contains("10.0.0.1:80"), "{error}");
+                let text = error.to_string();
+                for part in [
+                    "10.0.0.1:80",
+                    "that is the address of host \"server\"; this host has 10.0.0.2: bind that or 0.0.0.0",
+                ] {
+                    assert!(text.contains(part), "{part} is not in {text}");
+                }
+                let source = std::error::Error::source(&error).unwrap();
+                let source = source.downcast_ref::<io::Error>().unwrap();
+                assert_eq!(source.raw_os_error(), Some(libc::EADDRNOTAVAIL));
             }
+            let nobodys = UdpSocket::bind("10.9.9.9:80").await.unwrap_err();
+            assert_eq!(nobodys.kind(), ErrorKind::AddrNotAvailable);
+            assert!(
+                nobodys.to_string().contains("no host has that address"),
+                "{nobodys}"
+            );
+            let taken = UdpSocket::bind("0.0.0.0:81").await?;
+            let error = UdpSocket::bind("0.0.0.0:81").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AddrInUse);
+            assert!(!error.to_string().contains("this host has"), "{error}");
+            drop(taken);
             let error = UnixStream::connect("/run/server").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
             UnixListener::bind("/run/server")?; // each host has paths of its own
