@@ -78,7 +78,13 @@ fn a_planted_bug_is_found_and_shrunk_to_what_it_takes() {
         assert_eq!(found.not_needed(), ["idle"], "{found}");
         let text = found.to_string();
         assert!(text.contains("the count is"), "{text}");
-        assert!(text.contains("LOOPGROUP_SIM_SEED="), "{text}");
+        let seed = found.error().seed();
+        let program = std::env::args().next().unwrap();
+        // The thread of `within` is named otherwise than the test.
+        let again = format!("to see it again: LOOPGROUP_SIM_SEED={seed} {program}");
+        assert!(text.contains(&again), "{text}");
+        assert!(found.report().seeds() > seed, "{text}");
+        assert!(text.contains("network: a connect is refused:"), "{text}");
         assert!(found.error().diagram().starts_with("<svg"));
         assert!(!found.error().last_events().is_empty());
     });

@@ -52,6 +52,7 @@ mod picture;
 mod plans;
 mod replay;
 mod search;
+mod search_report;
 mod shrink;
 mod simulation;
 mod world;
@@ -61,8 +62,7 @@ pub use faults::{Fault, FaultKind, Faults};
 pub use here::{FixedHasher, host_name, now, random, remove_socket, sometimes};
 pub use machine::Host;
 pub use outcome::{Outcome, SimError, SimErrorKind, SimReport};
-pub use search::{
-    SearchReport, check, check_with, search, search_with, try_search, try_search_with,
-};
+pub use search::{check, check_with, search, search_with, try_search, try_search_with};
+pub use search_report::SearchReport;
 pub use shrink::FoundFailure;
 pub use simulation::{Simulation, SimulationBuilder};

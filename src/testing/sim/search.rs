@@ -7,7 +7,6 @@
 //! - The failure is then [shrunk](super::shrink), on the caller's thread.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,50 +16,17 @@ use crate::sync::Mutex;
 use crate::testing::sim::here::{self, Count};
 use crate::testing::sim::outcome::{SimError, SimReport};
 use crate::testing::sim::replay::{self, Variant};
+use crate::testing::sim::search_report::SearchReport;
 use crate::testing::sim::shrink::{FoundFailure, SEED, shrink};
 use crate::testing::sim::simulation::{Simulation, SimulationBuilder, refuse_on_loop};
-
-/// What a search has seen.
-#[derive(Clone, Debug)]
-pub struct SearchReport {
-    seeds: u64,
-    reached: BTreeMap<&'static str, Count>,
-}
-
-impl SearchReport {
-    /// Returns how many seeds were run.
-    pub fn seeds(&self) -> u64 {
-        self.seeds
-    }
-
-    /// Returns how often a [`sometimes`](super::sometimes) of that name was true, in all runs.
-    pub fn reached(&self, name: &str) -> u64 {
-        self.reached.get(name).map_or(0, |count| count.hits)
-    }
-
-    /// Returns the names of what was looked at and never true.
-    pub fn never_reached(&self) -> Vec<&'static str> {
-        let never = self.reached.iter().filter(|(_, count)| count.hits == 0);
-        never.map(|(name, _)| *name).collect()
-    }
-}
-
-impl fmt::Display for SearchReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} seeds", self.seeds)?;
-        for (name, Count { looks, hits }) in &self.reached {
-            write!(f, "\n    {name}: {hits} of {looks} times")?;
-        }
-        Ok(())
-    }
-}
 
 /// Runs the simulations of many seeds on all cores; panics with the story of the first one that fails.
 ///
 /// `build` adds hosts, clients and faults; the simulation then runs to its end, unless `build` has run it. A
 /// panic in `build` is a failure like any other, so it may check what it likes after a run of its own.
 ///
-/// With `LOOPGROUP_SIM_SEED` in the environment only that seed is run.
+/// With `LOOPGROUP_SIM_SEED` in the environment only that seed is run. What no seed has reached of the situations
+/// of a network, and of those that [`sometimes`](super::sometimes) names, is printed on stderr at the end.
 ///
 /// # Panics
 ///
@@ -100,7 +66,12 @@ pub fn search(seeds: Range<u64>, build: impl Fn(&mut Simulation) + Sync) -> Sear
 #[track_caller]
 fn ended(found: Result<SearchReport, Box<FoundFailure>>) -> SearchReport {
     match found {
-        Ok(report) => report,
+        Ok(report) => {
+            if let Some(never) = report.never_line() {
+                eprintln!("{never}");
+            }
+            report
+        }
         Err(failure) => {
             let picture = draw(&failure);
             panic!("{failure}{picture}")
@@ -210,19 +181,20 @@ pub fn try_search_with(
         }
     });
     let progress = shared.into_inner();
+    let report = SearchReport {
+        seeds: progress.done,
+        reached: progress.reached,
+    };
     match progress.failed {
         Some((seed, error)) => {
-            let found = shrink(seed, error, |variant| {
+            let found = shrink(seed, error, report, |variant| {
                 let (outcome, hosts) = run(seed, variant, settings, &build);
                 (outcome.err(), hosts)
             });
             here::take_reached();
             Err(Box::new(found))
         }
-        None => Ok(SearchReport {
-            seeds: progress.done,
-            reached: progress.reached,
-        }),
+        None => Ok(report),
     }
 }
 
