@@ -157,6 +157,78 @@ fn a_host_whose_absence_fails_by_itself_stays_in_the_story() {
 }
 
 #[test]
+fn a_story_that_moves_to_a_later_time_is_another_one_also_without_faults() {
+    within(|| {
+        let found = sim::try_search(0..1, |sim| {
+            sim.client("silent", sleep(Duration::from_secs(1)));
+            // It answers twice, and then no more.
+            sim.host("server", |_| async {
+                let socket = UdpSocket::bind("0.0.0.0:1").await?;
+                for _ in 0..2 {
+                    let (_, peer) = socket.recv_from(&mut [0; 4]).await?;
+                    socket.send_to(b"here", peer).await?;
+                }
+                std::future::pending::<std::io::Result<()>>().await
+            });
+            sim.client("asker", async {
+                let socket = UdpSocket::bind("0.0.0.0:1").await.unwrap();
+                // More patient with a server that it has not heard yet.
+                let mut patience = Duration::from_secs(60);
+                loop {
+                    socket.send_to(b"here", "server:1").await.unwrap();
+                    if timeout(patience, socket.recv_from(&mut [0; 4]))
+                        .await
+                        .is_err()
+                    {
+                        return Err("no answer");
+                    }
+                    patience = Duration::from_secs(1);
+                }
+                #[allow(unreachable_code)]
+                Ok(())
+            });
+        });
+        let found = found.unwrap_err();
+        assert_eq!(found.not_needed(), ["silent"], "{found}");
+        assert!(found.error().at() < Duration::from_secs(2), "{found}");
+    });
+}
+
+#[test]
+fn a_fault_is_shortened_to_less_than_twice_of_what_it_takes() {
+    within(|| {
+        for start in [0, 40, 80, 120] {
+            let found = sim::try_search(start..start + 1_000, |sim| {
+                sim.client("speaker", async {
+                    let socket = UdpSocket::bind("0.0.0.0:1").await?;
+                    for _ in 0..350 {
+                        socket.send_to(b"here", "listener:1").await?;
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                    std::io::Result::Ok(())
+                });
+                // A second of silence is too long.
+                sim.host("listener", |_| async {
+                    let socket = UdpSocket::bind("0.0.0.0:1").await?;
+                    for _ in 0..300 {
+                        timeout(Duration::from_secs(1), socket.recv_from(&mut [0; 4])).await??;
+                    }
+                    std::io::Result::Ok(())
+                });
+                sim.faults(Faults::only([FaultKind::Partition]).at_most(1));
+            });
+            let found = found.unwrap_err();
+            assert_eq!(found.faults().len(), 1, "{found}");
+            let lasts = found.faults()[0].lasts();
+            assert!(
+                (Duration::from_millis(900)..Duration::from_millis(2_200)).contains(&lasts),
+                "{found}"
+            );
+        }
+    });
+}
+
+#[test]
 fn the_lowest_seed_that_fails_is_reported_in_each_search() {
     within(|| {
         let fails = |sim: &mut Simulation| {

@@ -304,6 +304,12 @@ impl Fault {
         self.at
     }
 
+    /// Returns how long it lasts, by the time of the simulation; for a [`Skew`](FaultKind::Skew), by how much the
+    /// clock goes ahead.
+    pub fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
     /// The same fault of a plan that begins then.
     pub(super) fn after(self, start: Duration) -> Fault {
         let at = start.saturating_add(self.at);

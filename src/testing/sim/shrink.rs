@@ -5,6 +5,8 @@
 //! - Faults are left out in ever smaller groups (ddmin); then hosts and clients, one at a time, unless the
 //!   run fails without any fault then; then those faults that are left are shortened by halves; then faults
 //!   are left out once more.
+//! - A variant without a host counts only if it fails as early, or earlier: that the host is away can be a
+//!   reason to fail as well, and is another story.
 //! - Every step makes the story smaller, and the number of runs has a bound.
 
 use std::ffi::OsStr;
@@ -247,8 +249,11 @@ impl<R: Fn(Variant) -> (Option<SimError>, Vec<String>)> Shrinking<R> {
             without.push(host.clone());
             let before = self.story.clone();
             let is_smaller = self.accepts(self.story.faults.clone(), without.clone());
-            // That it is away must not be what fails: whoever waits for it would tell another story.
-            if is_smaller && !before.faults.is_empty() && self.accepts(Vec::new(), without) {
+            // That it is away must not be what fails: a client that waits for it would tell another story.
+            let is_other = is_smaller
+                && (self.story.error.at() > before.error.at()
+                    || !before.faults.is_empty() && self.accepts(Vec::new(), without));
+            if is_other {
                 self.story = before;
             }
         }
