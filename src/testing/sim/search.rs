@@ -270,8 +270,8 @@ fn run(
 ///
 /// # Panics
 ///
-/// If the runs differ: with the first event that does. The documentation of the [module](super) lists what
-/// makes a program depend on more than its seed. Also if a run fails, and on the thread of an event loop.
+/// If the runs differ: with the first event that does. The [module](super#what-leaks) lists what makes a program
+/// depend on more than its seed. Also if a run fails, and on the thread of an event loop.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! Hosts, clients and a network between them, in virtual time: the part that a test talks to.
 //!
-//! - A simulation is a function of its seed, as long as its hosts are: see the module's documentation for
-//!   what is not.
+//! - A simulation is a function of its seed, as long as its hosts are: the module's documentation lists what
+//!   leaks.
 //! - The order of what happens at one moment: what is on the agenda (faults, and what a test has planned),
 //!   then the network, then the loops.
 //! - The first failure ends the simulation: an error of a main future, or a panic that nobody can join.
