@@ -12,7 +12,7 @@ use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
 use loopgroup::testing::sim::{self, FaultKind, Faults, SimErrorKind, Simulation};
 use loopgroup::time::{sleep, timeout};
 
-use crate::util::{panic_of, within};
+use crate::util::{Json, panic_of, within};
 
 /// A server that counts, and a client that adds one a hundred times, and tries again when it is not answered.
 ///
@@ -263,6 +263,35 @@ fn a_panic_of_the_builder_is_a_failure_of_its_seed() {
             (SimErrorKind::Panicked, 5)
         );
         assert!(found.error().message().contains("checked after the run"));
+    });
+}
+
+#[test]
+fn a_failing_search_leaves_pictures_that_no_other_one_overwrites() {
+    within(|| {
+        let files = || {
+            let text = panic_of(|| sim::search(0..500, counts_twice));
+            let of = |what: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(what));
+                std::path::PathBuf::from(line.unwrap_or_else(|| panic!("{what}: {text}")))
+            };
+            let diagram = of("its last packets, for a browser: ");
+            [diagram, of("its last minute, for ui.perfetto.dev: ")]
+        };
+        let (first, second) = (files(), files());
+        assert_ne!(first, second);
+        let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+        for [diagram, trace] in [&first, &second] {
+            assert!(read(diagram).starts_with("<svg"));
+            let trace = read(trace);
+            let events = Json::parse(&trace);
+            assert!(events.get("traceEvents").list().len() > 100, "{trace}");
+            assert!(trace.contains("\"name\":\"client\""), "{trace}");
+            assert!(trace.contains("SYN"), "{trace}");
+        }
+        for path in first.iter().chain(&second) {
+            std::fs::remove_file(path).unwrap();
+        }
     });
 }
 

@@ -10,15 +10,18 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Ordering, plain};
 use crate::testing::sim::here::{self, Count};
 use crate::testing::sim::outcome::{SimError, SimReport};
 use crate::testing::sim::replay::{self, Variant};
 use crate::testing::sim::search_report::SearchReport;
 use crate::testing::sim::shrink::{FoundFailure, SEED, shrink};
 use crate::testing::sim::simulation::{Simulation, SimulationBuilder, refuse_on_loop};
+
+/// How much of a failing run is kept for Perfetto.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// Runs the simulations of many seeds on all cores; panics with the story of the first one that fails.
 ///
@@ -31,7 +34,8 @@ use crate::testing::sim::simulation::{Simulation, SimulationBuilder, refuse_on_l
 /// # Panics
 ///
 /// If a seed fails: with the seed, the virtual time, the host, the last events of the network, the fewest
-/// faults that it takes, and how to see it again. Also on the thread of an event loop, which it would block.
+/// faults that it takes, and how to see it again. Pictures of it are in files: the last packets (SVG), and the last
+/// minute for Perfetto. Also on the thread of an event loop, which it would block.
 ///
 /// # Examples
 ///
@@ -59,34 +63,66 @@ use crate::testing::sim::simulation::{Simulation, SimulationBuilder, refuse_on_l
 /// ```
 #[track_caller]
 pub fn search(seeds: Range<u64>, build: impl Fn(&mut Simulation) + Sync) -> SearchReport {
-    ended(try_search(seeds, build))
+    search_with(&Simulation::builder(), seeds, build)
 }
 
-/// The report of a search, unless it has found a failure.
-#[track_caller]
-fn ended(found: Result<SearchReport, Box<FoundFailure>>) -> SearchReport {
-    match found {
-        Ok(report) => {
-            if let Some(never) = report.never_line() {
-                eprintln!("{never}");
-            }
-            report
-        }
-        Err(failure) => {
-            let picture = draw(&failure);
-            panic!("{failure}{picture}")
-        }
-    }
-}
-
-/// Writes the picture of a failure into a file; says where it is.
-fn draw(failure: &FoundFailure) -> String {
-    let name = format!("loopgroup-seed-{}.svg", failure.error().seed());
+/// Writes the pictures of a failure into files; says where they are.
+fn draw(
+    failure: &FoundFailure,
+    settings: &SimulationBuilder,
+    build: &impl Fn(&mut Simulation),
+) -> String {
+    /// Searches of one process may fail with the same seed.
+    static PICTURES: plain::AtomicUsize = plain::AtomicUsize::new(0);
+    let number = PICTURES.fetch_add(1, Ordering::Relaxed);
+    let (process, seed) = (std::process::id(), failure.error().seed());
+    let name = format!("loopgroup-{process}-{number}-seed-{seed}");
     let path = std::env::temp_dir().join(name);
-    match std::fs::write(&path, failure.error().diagram()) {
-        Ok(()) => format!("\nits last packets, for a browser: {}", path.display()),
-        Err(_) => String::new(),
+    let mut said = String::new();
+    let mut add = |what: &str, extension: &str, bytes: &[u8]| {
+        let path = path.with_extension(extension);
+        if std::fs::write(&path, bytes).is_ok() {
+            said += &format!("\n{what}: {}", path.display());
+        }
+    };
+    let diagram = failure.error().diagram().as_bytes();
+    add("its last packets, for a browser", "svg", diagram);
+    if let Some(trace) = record(failure, settings, build) {
+        add("its last minute, for ui.perfetto.dev", "json", &trace);
     }
+    said
+}
+
+/// Runs the smallest story of a failure once more, and keeps the end of it, for Perfetto.
+fn record(
+    failure: &FoundFailure,
+    settings: &SimulationBuilder,
+    build: &impl Fn(&mut Simulation),
+) -> Option<Vec<u8>> {
+    if !failure.repeats() {
+        return None;
+    }
+    let error = failure.error();
+    let from = error.at().saturating_sub(KEPT);
+    let variant = Variant {
+        faults: Some(failure.faults().to_vec()),
+        without: failure.not_needed().to_vec(),
+    };
+    let _ends = replay::give(variant);
+    let mut sim = settings.clone().seed(error.seed()).build();
+    match from.is_zero() {
+        true => sim.keep_events(),
+        false => sim.at(from, Simulation::keep_events),
+    }
+    // It has failed before, perhaps by a panic; what it has done until then is what is written.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        build(&mut sim);
+        sim.run_to_end()
+    }));
+    let mut trace = Vec::new();
+    let written = sim.is_recorded().then(|| sim.write_chrome_json(&mut trace));
+    here::take_reached();
+    written?.ok().map(|()| trace)
 }
 
 /// As [`search`], and returns the failure.
@@ -130,7 +166,18 @@ pub fn search_with(
     seeds: Range<u64>,
     build: impl Fn(&mut Simulation) + Sync,
 ) -> SearchReport {
-    ended(try_search_with(settings, seeds, build))
+    match try_search_with(settings, seeds, &build) {
+        Ok(report) => {
+            if let Some(never) = report.never_line() {
+                eprintln!("{never}");
+            }
+            report
+        }
+        Err(failure) => {
+            let pictures = draw(&failure, settings, &build);
+            panic!("{failure}{pictures}")
+        }
+    }
 }
 
 /// As [`search_with`], and returns the failure.

@@ -427,8 +427,8 @@ impl Simulation {
     }
 
     /// Writes what was [kept](Simulation::keep_events) as a trace that opens in
-    /// [Perfetto](https://ui.perfetto.dev): hosts are processes, loops are threads, and an arrow goes from
-    /// each packet that is sent to its arrival.
+    /// [Perfetto](https://ui.perfetto.dev): hosts are processes, loops are threads with their turns, and an arrow
+    /// goes from each packet that is sent to its arrival.
     ///
     /// # Errors
     ///
