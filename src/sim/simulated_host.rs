@@ -20,11 +20,11 @@ use crate::sync::{Arc, Mutex, Ordering, plain};
 use crate::watchdog::reporter::StallReporter;
 use crate::watchdog::stall::{PollNumber, Stall, StallKind};
 
-/// After what time a poll is looked at, and reported to its host: shorter ones have not slept for long, or the
-/// machine is busy.
+/// After what time a poll is looked at, and reported to its host: shorter ones have not slept for long, or
+/// the machine is busy.
 const STALL: Duration = Duration::from_millis(125);
-/// The most time that the polls of a host may sleep, all together. What comes in at once from a disk, or waits
-/// for a lock, is less.
+/// The most time that the polls of a host may sleep, all together. What comes in at once from a disk, or
+/// waits for a lock, is less.
 const MOST_SLEEP: Duration = Duration::from_millis(500);
 /// When a poll that does not sleep is reported: it may compute without an end.
 const LONG_POLL: Duration = Duration::from_secs(2);
@@ -134,7 +134,8 @@ impl SimulatedHost {
             };
             let (seed, name) = (self.seed, &self.name);
             eprintln!(
-                "simulation of seed {seed}, host {name:?}: {stall}; virtual time stands still meanwhile: {hint}"
+                "simulation of seed {seed}, host {name:?}: {stall}; virtual time stands still meanwhile: \
+                 {hint}"
             );
         }
     }
@@ -144,8 +145,8 @@ impl SimulatedHost {
         let mut slept = self.slept.lock();
         let (place, all) = (slept.place.take()?, slept.all.as_secs_f64());
         Some(format!(
-            "{place} waited in a system call for {all:.1} s of real time, in which virtual time stands still: \
-             {SLEEP_HINT}"
+            "{place} waited in a system call for {all:.1} s of real time, in which virtual time \
+             stands still: {SLEEP_HINT}"
         ))
     }
 

@@ -1846,7 +1846,8 @@ fn a_task_that_sleeps_in_real_time_is_an_error_that_says_what_to_do() {
             error.message().starts_with("the main future waited"),
             "{error}"
         );
-        // Little of it is none of a simulation's business, and neither is what takes long because it computes.
+        // Little of it is none of a simulation's business, and neither is what takes long because it
+        // computes.
         sleeper(5, 20).run().unwrap();
         let mut sim = Simulation::seeded(5);
         sim.client("busy", async {

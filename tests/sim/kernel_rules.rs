@@ -1,9 +1,9 @@
 //! Rules of the kernel: each body runs on the system's loopback and in a simulation, and has to see the same.
 //!
 //! A body notes what it saw, a line for each step: results, counts, kinds of errors. It runs on a loop, with
-//! the types of `loopgroup::net` alone, and reads no clock. In the simulation it has to see the same with each of
-//! 20 seeds. On the system other tests take ports and processors meanwhile: a rule passes if one of five tries
-//! sees what the simulation has.
+//! the types of `loopgroup::net` alone, and reads no clock. In the simulation it has to see the same with
+//! each of 20 seeds. On the system other tests take ports and processors meanwhile: a rule passes if one of
+//! five tries sees what the simulation has.
 //!
 //! # Never compared
 //!

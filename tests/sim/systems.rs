@@ -1,8 +1,8 @@
 //! Servers, drains and moves of the production code under faults: the books are exact in every seed.
 //!
-//! Each server is ended when its clients have what they wanted. What it says of its connections then has to be
-//! what its handlers have counted themselves, to the last one; those of a life that a fault has ended are gone
-//! with its process.
+//! Each server is ended when its clients have what they wanted. What it says of its connections then has to
+//! be what its handlers have counted themselves, to the last one; those of a life that a fault has ended are
+//! gone with its process.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -312,8 +312,8 @@ impl Fault {
         self.at
     }
 
-    /// Returns how long it lasts, by the time of the simulation; for a [`Skew`](FaultKind::Skew), by how much the
-    /// clock goes ahead.
+    /// Returns how long it lasts, by the time of the simulation; for a [`Skew`](FaultKind::Skew), by how much
+    /// the clock goes ahead.
     pub fn lasts(&self) -> Duration {
         self.lasts
     }

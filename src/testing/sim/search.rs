@@ -28,14 +28,15 @@ const KEPT: Duration = Duration::from_secs(60);
 /// `build` adds hosts, clients and faults; the simulation then runs to its end, unless `build` has run it. A
 /// panic in `build` is a failure like any other, so it may check what it likes after a run of its own.
 ///
-/// With `LOOPGROUP_SIM_SEED` in the environment only that seed is run. What no seed has reached of the situations
-/// of a network, and of those that [`sometimes`](super::sometimes) names, is printed on stderr at the end.
+/// With `LOOPGROUP_SIM_SEED` in the environment only that seed is run. What no seed has reached of the
+/// situations of a network, and of those that [`sometimes`](super::sometimes) names, is printed on stderr at
+/// the end.
 ///
 /// # Panics
 ///
 /// If a seed fails: with the seed, the virtual time, the host, the last events of the network, the fewest
-/// faults that it takes, and how to see it again. Pictures of it are in files: the last packets (SVG), and the last
-/// minute for Perfetto. Also on the thread of an event loop, which it would block.
+/// faults that it takes, and how to see it again. Pictures of it are in files: the last packets (SVG), and
+/// the last minute for Perfetto. Also on the thread of an event loop, which it would block.
 ///
 /// # Examples
 ///
@@ -317,8 +318,8 @@ fn run(
 ///
 /// # Panics
 ///
-/// If the runs differ: with the first event that does. The [module](super#what-leaks) lists what makes a program
-/// depend on more than its seed. Also if a run fails, and on the thread of an event loop.
+/// If the runs differ: with the first event that does. The [module](super#what-leaks) lists what makes a
+/// program depend on more than its seed. Also if a run fails, and on the thread of an event loop.
 ///
 /// # Examples
 ///

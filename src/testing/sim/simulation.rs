@@ -329,8 +329,8 @@ impl Simulation {
                     (SimErrorKind::TimeLimit, text)
                 }
                 Step::Nothing => {
-                    let text = "nothing will happen any more, and the clients have not ended: no packet is under \
-                                way, and no timer is set; threads of your own are not waited for";
+                    let text = "nothing will happen any more, and the clients have not ended: no packet is \
+                                under way, and no timer is set; threads of your own are not waited for";
                     (SimErrorKind::Stuck, text.to_owned())
                 }
             };
@@ -427,8 +427,8 @@ impl Simulation {
     }
 
     /// Writes what was [kept](Simulation::keep_events) as a trace that opens in
-    /// [Perfetto](https://ui.perfetto.dev): hosts are processes, loops are threads with their turns, and an arrow
-    /// goes from each packet that is sent to its arrival.
+    /// [Perfetto](https://ui.perfetto.dev): hosts are processes, loops are threads with their turns, and an
+    /// arrow goes from each packet that is sent to its arrival.
     ///
     /// # Errors
     ///
