@@ -617,7 +617,9 @@ impl Builder {
             track_tasks: self.track_tasks,
             stalls: self
                 .watchdog
-                .map(|threshold| Arc::new(StallReporter::new(threshold, self.on_stall, freezes))),
+                .map(|threshold| StallReporter::new(threshold, self.on_stall, freezes))
+                .or_else(|| simulated.as_ref().map(SimulatedHost::stall_reporter))
+                .map(Arc::new),
             tapes,
         };
         let group = plan.assemble(drivers);

@@ -9,9 +9,13 @@ pub(crate) enum Bug {
     AckBeforeReplication,
     /// A backup whose ack does not arrive counts as one that has the write.
     LostAck,
-    /// A restarted primary answers reads before it has recovered.
+    /// A restarted primary answers reads before it has recovered: with nothing, though something was written.
+    /// It takes a restart and no partition; there is one primary at most, so that none can be an old one.
+    /// (The stale read of a leader that was cut off, and does not know of the next one, is `ReadsAlone` in
+    /// `examples/openraft`.)
     StaleRead,
-    /// A retry is one more write.
+    /// A restarted primary has forgotten the numbers of requests: a retry of what was applied before is
+    /// applied again, and undoes what others have written since.
     DoubleApply,
 }
 

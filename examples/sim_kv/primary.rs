@@ -48,7 +48,7 @@ impl Node for Primary {
                 let mut store = self.store.borrow().clone();
                 // Otherwise a retry of a write that was successful, or that had the lock before it.
                 let last = store.requests.insert(client, request);
-                if last < Some(request) || self.bug == Bug::DoubleApply {
+                if last < Some(request) {
                     store.writes += 1;
                     store.values.insert(key, value);
                     match self.bug {
@@ -71,6 +71,9 @@ impl Primary {
             if let Answer::State(found) = backup.insist(&Question::Fetch).await {
                 store = store.max(found);
             }
+        }
+        if self.bug == Bug::DoubleApply {
+            store.requests.clear();
         }
         self.install(store, &mut *backups).await;
     }

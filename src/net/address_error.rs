@@ -11,6 +11,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use crate::sim::HostNet;
+
 /// The error of [`TcpStream::connect`](crate::net::TcpStream::connect) if every address of a host name,
 /// or of a list, has failed: each address with its error.
 ///
@@ -93,6 +95,21 @@ impl Error for ConnectError {
 pub(super) fn cannot_bind(address: impl fmt::Display, error: io::Error) -> io::Error {
     let text = format!("cannot bind {address}: {error}");
     io::Error::new(error.kind(), AddressedError { text, error })
+}
+
+/// As [`cannot_bind`], on a simulated host: it knows whose address that is.
+pub(super) fn cannot_bind_on(host: &HostNet, address: SocketAddr, error: io::Error) -> io::Error {
+    let is_foreign = error.kind() == io::ErrorKind::AddrNotAvailable;
+    let why = is_foreign
+        .then(|| host.why_not_bind(address.ip()))
+        .flatten();
+    match why {
+        Some(why) => {
+            let text = format!("cannot bind {address}: {error}: {why}");
+            io::Error::new(error.kind(), AddressedError { text, error })
+        }
+        None => cannot_bind(address, error),
+    }
 }
 
 /// An error of the system, with a text that names its address.

@@ -16,7 +16,7 @@ use crate::event_loop::{budget, context};
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
-use crate::net::address_error::cannot_bind;
+use crate::net::address_error::{cannot_bind, cannot_bind_on};
 use crate::net::behind::{self, Behind};
 use crate::net::connect::{connect, connect_within};
 use crate::net::incoming::Incoming;
@@ -81,7 +81,7 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         if let Some(host) = behind::host() {
             let bound = sim::Socket::tcp_listen(&host.net, address, backlog, reuse_port);
-            let bound = bound.map_err(|error| cannot_bind(address, error))?;
+            let bound = bound.map_err(|error| cannot_bind_on(&host.net, address, error))?;
             return Ok(TcpListener::simulated(bound));
         }
         let socket = stream_socket(address)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Socket};
 
 use crate::event_loop::budget;
-use crate::net::address_error::cannot_bind;
+use crate::net::address_error::{cannot_bind, cannot_bind_on};
 use crate::net::behind;
 use crate::net::tcp::{TcpListener, TcpStream, new_socket};
 use crate::net::tcp_options::tcp_options;
@@ -189,7 +189,8 @@ impl TcpSocket {
     pub fn bind(&self, address: SocketAddr) -> io::Result<()> {
         if let Some(simulated) = &self.simulated {
             let bound = simulated.bind(address, self.reuseport()?);
-            return bound.map_err(|error| cannot_bind(address, error));
+            let net = &simulated.host.net;
+            return bound.map_err(|error| cannot_bind_on(net, address, error));
         }
         let bound = self.socket.bind(&address.into());
         bound.map_err(|error| cannot_bind(address, error))

@@ -8,7 +8,7 @@ use crate::event_loop::budget;
 use crate::io::interest::Interest;
 use crate::io::registered::{Registered, Short};
 use crate::net::addr::{ToSocketAddrs, try_each};
-use crate::net::address_error::cannot_bind;
+use crate::net::address_error::{cannot_bind, cannot_bind_on};
 use crate::net::behind::{self, Behind};
 use crate::net::datagram::datagram;
 use crate::net::socket::socket;
@@ -64,7 +64,8 @@ impl UdpSocket {
             budget::proceed_and_spend().await;
             if let Some(host) = behind::host() {
                 let bound = sim::Socket::udp_bind(&host.net, address);
-                let io = Behind::simulated(bound.map_err(|error| cannot_bind(address, error))?);
+                let bound = bound.map_err(|error| cannot_bind_on(&host.net, address, error))?;
+                let io = Behind::simulated(bound);
                 return Ok(UdpSocket { io });
             }
             let bound = std::net::UdpSocket::bind(address);

@@ -14,6 +14,8 @@ pub(crate) struct HostId(pub(crate) u32);
 pub(super) struct Hosts {
     all: Vec<Host>,
     by_name: BTreeMap<String, HostId>,
+    /// By their numbers.
+    names: Vec<String>,
     by_address: BTreeMap<IpAddr, HostId>,
 }
 
@@ -26,12 +28,16 @@ pub(super) struct Host {
 
 impl Hosts {
     pub(super) fn add(&mut self, name: &str, address: IpAddr) -> Result<HostId, AddHostError> {
-        if name == "localhost" || self.by_name.contains_key(name) {
+        if name == "localhost" {
+            return Err(AddHostError::Localhost);
+        }
+        if self.by_name.contains_key(name) {
             return Err(AddHostError::NameTaken);
         }
         let host = HostId(u32::try_from(self.all.len()).expect("a network has fewer hosts"));
         self.claim(host, address)?;
         self.by_name.insert(name.to_owned(), host);
+        self.names.push(name.to_owned());
         self.all.push(Host {
             addresses: vec![address],
             up: true,
@@ -89,6 +95,34 @@ impl Hosts {
         self.by_address.get(&address).copied()
     }
 
+    /// The names of all hosts, in the order in which they came.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Why `host` may not bind to `address`, and what it may bind to; `None` if it may.
+    pub(super) fn why_not_bind(&self, host: HostId, address: IpAddr) -> Option<String> {
+        if self.may_bind(host, address) {
+            return None;
+        }
+        let whose = match self.route(host, address) {
+            Some(other) => format!(
+                "that is the address of host {:?}",
+                self.names[other.0 as usize]
+            ),
+            None => "no host has that address".to_owned(),
+        };
+        let own: Vec<_> = self
+            .get(host)
+            .addresses
+            .iter()
+            .map(IpAddr::to_string)
+            .collect();
+        let any = if address.is_ipv4() { "0.0.0.0" } else { "[::]" };
+        let own = own.join(", ");
+        Some(format!("{whose}; this host has {own}: bind that or {any}"))
+    }
+
     /// Whether a socket of `host` may be bound to `address`.
     pub(super) fn may_bind(&self, host: HostId, address: IpAddr) -> bool {
         address.is_unspecified() || self.route(host, address) == Some(host)
@@ -117,6 +151,8 @@ impl Hosts {
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(crate) enum AddHostError {
     NameTaken,
+    /// The name that every host has for itself.
+    Localhost,
     AddressTaken,
     /// An unspecified, loopback or multicast address.
     NotForHosts,
@@ -126,6 +162,7 @@ impl fmt::Display for AddHostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AddHostError::NameTaken => "another host has this name",
+            AddHostError::Localhost => "each host has this name for itself",
             AddHostError::AddressTaken => "another host has this address",
             AddHostError::NotForHosts => "this address cannot be the address of one host",
         })

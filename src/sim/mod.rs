@@ -54,5 +54,5 @@ pub use self::link::Link;
 pub(crate) use self::net_event::{NetEvent, What};
 pub(crate) use self::network::{HostNet, Network};
 pub(crate) use self::selector::{Ready, ReadyEvent, Selector};
-pub(crate) use self::simulated_host::{Nursery, SimulatedHost};
+pub(crate) use self::simulated_host::{MAIN, Nursery, SimulatedHost};
 pub(crate) use self::socket::Socket;

@@ -19,6 +19,9 @@ use super::selector::Selector;
 use super::table::Watch;
 use crate::sync::{Arc, Mutex, Ordering, plain};
 
+/// The most names of hosts in an error.
+const MOST_NAMES: usize = 20;
+
 /// A simulated network; one per simulation.
 pub(crate) struct Network {
     kernel: Mutex<Kernel>,
@@ -83,6 +86,17 @@ impl Network {
     pub(crate) fn resolve(&self, from: HostId, name: &str) -> Option<Vec<IpAddr>> {
         let _ = from;
         self.with(|kernel| kernel.hosts.resolve(name))
+    }
+
+    /// The names of the hosts, or of the first ones of many.
+    fn shown_names(&self) -> String {
+        self.with(|kernel| {
+            let names = kernel.hosts.names();
+            match names.len() {
+                0..=MOST_NAMES => format!("{names:?}"),
+                all => format!("{:?} and {} more", &names[..MOST_NAMES], all - MOST_NAMES),
+            }
+        })
     }
 
     /// The first address of a host.
@@ -256,6 +270,13 @@ impl Network {
 }
 
 impl HostNet {
+    /// Why the host may not bind to `address`, and what it may bind to; `None` if it may.
+    pub(crate) fn why_not_bind(&self, address: IpAddr) -> Option<String> {
+        let host = self.host;
+        self.network
+            .with(|kernel| kernel.hosts.why_not_bind(host, address))
+    }
+
     /// The addresses of `host:port`, as the host resolves it.
     pub(crate) fn look_up(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
         let parts = name.rsplit_once(':');
@@ -265,7 +286,10 @@ impl HostNet {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let Some(found) = self.network.resolve(self.host, host) else {
-            let text = format!("cannot look up {name:?}: the simulation has no host {host:?}");
+            let text = format!(
+                "cannot look up {name:?}: the simulation has no host {host:?}: there are {}",
+                self.network.shown_names()
+            );
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         };
         Ok(found.into_iter().map(|ip| (ip, port).into()).collect())

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending};
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
+use std::net::{Ipv4Addr, Shutdown};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,7 +16,8 @@ use futures::channel::oneshot;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
 use loopgroup::blocking::{BlockingGroup, unblock};
 use loopgroup::net::{
-    Server, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, lookup_host,
+    Server, TcpListener, TcpSocket, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream,
+    lookup_host,
 };
 use loopgroup::testing::sim::{self, Link, SimError, SimErrorKind, Simulation};
 use loopgroup::time::{interval, sleep, sleep_until, timeout};
@@ -921,6 +922,9 @@ fn a_time_limit_names_what_still_waits_with_its_sockets() {
             "10.0.0.1:7",
             "0.0.0.0:123",
             "/run/own",
+            // One waits for a timer, and the other one for a connection.
+            "loop client-0-0: its next deadline is at 10.0",
+            "loop server-0-0: no timer",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
@@ -947,6 +951,10 @@ fn a_simulation_in_which_nothing_happens_any_more_is_stuck_and_says_who_waits() 
             "{text}"
         );
         assert!(!text.contains("\"done\""), "{text}");
+        assert!(
+            text.contains("threads of your own are not waited for"),
+            "{text}"
+        );
         // What it waited for may still come: the test is outside of the simulation.
         sim.client("late", async {
             TcpStream::connect("reader:80").await.map(drop)
@@ -1011,6 +1019,7 @@ fn wrong_names_panic_with_those_that_there_are() {
             assert!(text.contains("name"), "{text}");
             let text = panic_of(|| sim.client(name, pending::<()>()));
             assert!(text.contains("name"), "{text}");
+            assert!(!text.contains("another host"), "{text}");
         }
         // None of them has become a client that is waited for.
         sim.run().unwrap();
@@ -1034,16 +1043,41 @@ fn names_addresses_and_paths_of_others_are_clear_errors() {
             let error = TcpStream::connect("sevrer:7").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
             assert!(error.to_string().contains("\"sevrer\""), "{error}");
+            let there_are = "there are [\"server\", \"client\"]";
+            assert!(error.to_string().contains(there_are), "{error}");
             let error = lookup_host("server").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             for error in [
                 TcpListener::bind((server, 80)).await.map(drop).unwrap_err(),
                 TcpListener::bind("server:80").await.map(drop).unwrap_err(),
+                TcpSocket::new_v4()?
+                    .bind((Ipv4Addr::new(10, 0, 0, 1), 80).into())
+                    .unwrap_err(),
                 UdpSocket::bind((server, 80)).await.map(drop).unwrap_err(),
             ] {
                 assert_eq!(error.kind(), ErrorKind::AddrNotAvailable, "{error}");
-                assert!(error.to_string().contains("10.0.0.1:80"), "{error}");
+                let text = error.to_string();
+                for part in [
+                    "10.0.0.1:80",
+                    "that is the address of host \"server\"; this host has 10.0.0.2: bind that or 0.0.0.0",
+                ] {
+                    assert!(text.contains(part), "{part} is not in {text}");
+                }
+                let source = std::error::Error::source(&error).unwrap();
+                let source = source.downcast_ref::<io::Error>().unwrap();
+                assert_eq!(source.raw_os_error(), Some(libc::EADDRNOTAVAIL));
             }
+            let nobodys = UdpSocket::bind("10.9.9.9:80").await.unwrap_err();
+            assert_eq!(nobodys.kind(), ErrorKind::AddrNotAvailable);
+            assert!(
+                nobodys.to_string().contains("no host has that address"),
+                "{nobodys}"
+            );
+            let taken = UdpSocket::bind("0.0.0.0:81").await?;
+            let error = UdpSocket::bind("0.0.0.0:81").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AddrInUse);
+            assert!(!error.to_string().contains("this host has"), "{error}");
+            drop(taken);
             let error = UnixStream::connect("/run/server").await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
             UnixListener::bind("/run/server")?; // each host has paths of its own
@@ -1747,7 +1781,121 @@ fn a_task_that_wakes_itself_for_ever_does_not_stop_time() {
         sim.client("endless", pending::<()>());
         let error = failed(&mut sim);
         assert_eq!(error.kind(), SimErrorKind::TimeLimit);
+        assert!(
+            error
+                .message()
+                .contains("host \"busy\" never waits: await something"),
+            "{error}"
+        );
+        assert!(!error.message().contains("endless"), "{error}");
+        assert!(
+            error.to_string().contains("it has something to run"),
+            "{error}"
+        );
+        // Not of hosts that have much to do, and then wait.
+        let mut sim = Simulation::builder().time_limit(secs(10)).build();
+        sim.client("diligent", async {
+            for _ in 0..10_000 {
+                loopgroup::yield_now().await;
+            }
+            pending::<()>().await
+        });
+        sim.host("other", |_| sleep(HOUR));
+        let error = failed(&mut sim);
+        assert!(!error.message().contains("never waits"), "{error}");
     });
+}
+
+/// A host that sleeps in real time `times` times, each time in a poll of its own.
+fn sleeper(millis: u64, times: u32) -> Simulation {
+    let mut sim = Simulation::seeded(5);
+    sim.host("sleeper", move |_| async move {
+        // Also in a group that the host has built, and in a task.
+        let workers = loopgroup::EventLoopGroup::new(1)?;
+        let task = workers.spawn(async move {
+            for _ in 0..times {
+                std::thread::sleep(ms(millis));
+                sleep(ms(1)).await;
+            }
+        });
+        task.await.map_err(io::Error::other)
+    });
+    sim.client("client", sleep(secs(10)));
+    sim
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_task_that_sleeps_in_real_time_is_an_error_that_says_what_to_do() {
+    within(|| {
+        for (millis, times) in [(200, 8), (1_200, 1)] {
+            let error = failed(&mut sleeper(millis, times));
+            assert_eq!(
+                (error.kind(), error.host()),
+                (SimErrorKind::RealTime, Some("sleeper"))
+            );
+            let text = error.to_string();
+            for part in ["a task from tests/sim/hosts.rs:", "loopgroup::time::sleep"] {
+                assert!(text.contains(part), "{part} is not in\n{text}");
+            }
+        }
+        let mut sim = Simulation::seeded(5);
+        sim.client("client", async { std::thread::sleep(ms(1_200)) });
+        let error = failed(&mut sim);
+        assert!(
+            error.message().starts_with("the main future waited"),
+            "{error}"
+        );
+        // Little of it is none of a simulation's business, and neither is what takes long because it
+        // computes.
+        sleeper(5, 20).run().unwrap();
+        let mut sim = Simulation::seeded(5);
+        sim.client("busy", async {
+            let start = std::time::Instant::now();
+            while start.elapsed() < ms(1_000) {}
+        });
+        sim.run().unwrap();
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_poll_that_does_not_return_is_told_while_it_does_not() {
+    const TEST: &str = "a_poll_that_does_not_return_is_told_while_it_does_not";
+    if crate::util::is_child() {
+        // The line comes while the test is still in its only run: the process ends before it does.
+        drop(sleeper(HOUR.as_millis() as u64, 1).run());
+        unreachable!("it sleeps");
+    }
+    within(|| {
+        let line = first_line_of_child(TEST);
+        for part in [
+            "simulation of seed 5, host \"sleeper\": loop 0 ",
+            "from tests/sim/hosts.rs:",
+            "blocked in a system call; virtual time stands still meanwhile: use loopgroup::time::sleep",
+        ] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+    });
+}
+
+/// The first line about a simulation that a test says in a process of its own, which is then ended.
+fn first_line_of_child(test: &str) -> String {
+    use std::io::BufRead;
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("hosts::{test}"), "--nocapture"])
+        .env("LOOPGROUP_CHILD", "1")
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines
+        .map(Result::unwrap)
+        .find(|line| line.contains("simulation of seed"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    line.expect("a line, before the end")
 }
 
 #[test]

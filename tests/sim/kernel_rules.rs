@@ -1,7 +1,20 @@
 //! Rules of the kernel: each body runs on the system's loopback and in a simulation, and has to see the same.
 //!
 //! A body notes what it saw, a line for each step: results, counts, kinds of errors. It runs on a loop, with
-//! the types of `loopgroup::net` alone, and reads no clock.
+//! the types of `loopgroup::net` alone, and reads no clock. In the simulation it has to see the same with
+//! each of 20 seeds. On the system other tests take ports and processors meanwhile: a rule passes if one of
+//! five tries sees what the simulation has.
+//!
+//! # Never compared
+//!
+//! What loopback cannot show, or not within a test. Each has tests of the simulation alone, by what Linux
+//! documents:
+//!
+//! - the time after which a connect to a dead or cut-off host gives up, and when it is repeated;
+//! - when a lost segment is sent again, and when a connection is given up;
+//! - the crash of a host, its silence, and the reset once it is back; a connect to an address without a host;
+//! - datagrams that are lost, duplicated or overtaken on their way;
+//! - latency, jitter, bandwidth, partitions, holds and clogs: loopback has none.
 //!
 //! # Differences
 //!

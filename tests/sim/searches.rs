@@ -12,7 +12,7 @@ use loopgroup::net::{TcpListener, TcpStream, UdpSocket};
 use loopgroup::testing::sim::{self, FaultKind, Faults, SimErrorKind, Simulation};
 use loopgroup::time::{sleep, timeout};
 
-use crate::util::within;
+use crate::util::{Json, panic_of, within};
 
 /// A server that counts, and a client that adds one a hundred times, and tries again when it is not answered.
 ///
@@ -78,7 +78,13 @@ fn a_planted_bug_is_found_and_shrunk_to_what_it_takes() {
         assert_eq!(found.not_needed(), ["idle"], "{found}");
         let text = found.to_string();
         assert!(text.contains("the count is"), "{text}");
-        assert!(text.contains("LOOPGROUP_SIM_SEED="), "{text}");
+        let seed = found.error().seed();
+        let program = std::env::args().next().unwrap();
+        // The thread of `within` is named otherwise than the test.
+        let again = format!("to see it again: LOOPGROUP_SIM_SEED={seed} {program}");
+        assert!(text.contains(&again), "{text}");
+        assert!(found.report().seeds() > seed, "{text}");
+        assert!(text.contains("network: a connect is refused:"), "{text}");
         assert!(found.error().diagram().starts_with("<svg"));
         assert!(!found.error().last_events().is_empty());
     });
@@ -151,6 +157,78 @@ fn a_host_whose_absence_fails_by_itself_stays_in_the_story() {
 }
 
 #[test]
+fn a_story_that_moves_to_a_later_time_is_another_one_also_without_faults() {
+    within(|| {
+        let found = sim::try_search(0..1, |sim| {
+            sim.client("silent", sleep(Duration::from_secs(1)));
+            // It answers twice, and then no more.
+            sim.host("server", |_| async {
+                let socket = UdpSocket::bind("0.0.0.0:1").await?;
+                for _ in 0..2 {
+                    let (_, peer) = socket.recv_from(&mut [0; 4]).await?;
+                    socket.send_to(b"here", peer).await?;
+                }
+                std::future::pending::<std::io::Result<()>>().await
+            });
+            sim.client("asker", async {
+                let socket = UdpSocket::bind("0.0.0.0:1").await.unwrap();
+                // More patient with a server that it has not heard yet.
+                let mut patience = Duration::from_secs(60);
+                loop {
+                    socket.send_to(b"here", "server:1").await.unwrap();
+                    if timeout(patience, socket.recv_from(&mut [0; 4]))
+                        .await
+                        .is_err()
+                    {
+                        return Err("no answer");
+                    }
+                    patience = Duration::from_secs(1);
+                }
+                #[allow(unreachable_code)]
+                Ok(())
+            });
+        });
+        let found = found.unwrap_err();
+        assert_eq!(found.not_needed(), ["silent"], "{found}");
+        assert!(found.error().at() < Duration::from_secs(2), "{found}");
+    });
+}
+
+#[test]
+fn a_fault_is_shortened_to_less_than_twice_of_what_it_takes() {
+    within(|| {
+        for start in [0, 40, 80, 120] {
+            let found = sim::try_search(start..start + 1_000, |sim| {
+                sim.client("speaker", async {
+                    let socket = UdpSocket::bind("0.0.0.0:1").await?;
+                    for _ in 0..350 {
+                        socket.send_to(b"here", "listener:1").await?;
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                    std::io::Result::Ok(())
+                });
+                // A second of silence is too long.
+                sim.host("listener", |_| async {
+                    let socket = UdpSocket::bind("0.0.0.0:1").await?;
+                    for _ in 0..300 {
+                        timeout(Duration::from_secs(1), socket.recv_from(&mut [0; 4])).await??;
+                    }
+                    std::io::Result::Ok(())
+                });
+                sim.faults(Faults::only([FaultKind::Partition]).at_most(1));
+            });
+            let found = found.unwrap_err();
+            assert_eq!(found.faults().len(), 1, "{found}");
+            let lasts = found.faults()[0].lasts();
+            assert!(
+                (Duration::from_millis(900)..Duration::from_millis(2_200)).contains(&lasts),
+                "{found}"
+            );
+        }
+    });
+}
+
+#[test]
 fn the_lowest_seed_that_fails_is_reported_in_each_search() {
     within(|| {
         let fails = |sim: &mut Simulation| {
@@ -189,6 +267,35 @@ fn a_panic_of_the_builder_is_a_failure_of_its_seed() {
 }
 
 #[test]
+fn a_failing_search_leaves_pictures_that_no_other_one_overwrites() {
+    within(|| {
+        let files = || {
+            let text = panic_of(|| sim::search(0..500, counts_twice));
+            let of = |what: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(what));
+                std::path::PathBuf::from(line.unwrap_or_else(|| panic!("{what}: {text}")))
+            };
+            let diagram = of("its last packets, for a browser: ");
+            [diagram, of("its last minute, for ui.perfetto.dev: ")]
+        };
+        let (first, second) = (files(), files());
+        assert_ne!(first, second);
+        let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+        for [diagram, trace] in [&first, &second] {
+            assert!(read(diagram).starts_with("<svg"));
+            let trace = read(trace);
+            let events = Json::parse(&trace);
+            assert!(events.get("traceEvents").list().len() > 100, "{trace}");
+            assert!(trace.contains("\"name\":\"client\""), "{trace}");
+            assert!(trace.contains("SYN"), "{trace}");
+        }
+        for path in first.iter().chain(&second) {
+            std::fs::remove_file(path).unwrap();
+        }
+    });
+}
+
+#[test]
 fn what_was_never_reached_is_told() {
     within(|| {
         let report = sim::search(0..50, |sim| {
@@ -207,6 +314,30 @@ fn what_was_never_reached_is_told() {
         assert!(never.contains(&"a seed of a thousand"), "{report}");
         assert!(never.contains(&"network: a backlog is full"), "{report}");
         assert!(!never.contains(&"an even seed"), "{report}");
+    });
+}
+
+#[test]
+fn a_search_on_a_loop_is_refused_whether_or_not_it_would_fail() {
+    within(|| {
+        let refused = loopgroup::run(async {
+            let passes = |sim: &mut Simulation| sim.client("one", async {});
+            let fails = |sim: &mut Simulation| sim.client("one", async { Err("always") });
+            let settings = Simulation::builder();
+            [
+                panic_of(|| sim::search(0..3, passes)),
+                panic_of(|| sim::search(0..3, fails)),
+                panic_of(|| sim::try_search(0..3, fails)),
+                panic_of(|| sim::search_with(&settings, 0..3, passes)),
+                panic_of(|| sim::try_search_with(&settings, 0..0, passes)),
+                panic_of(|| sim::check(0, passes)),
+                panic_of(|| sim::check_with(&settings, 0, fails)),
+            ]
+        });
+        for text in refused.unwrap() {
+            assert!(text.contains("on the thread of an event loop"), "{text}");
+            assert!(!text.contains("went another way"), "{text}");
+        }
     });
 }
 

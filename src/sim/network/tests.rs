@@ -54,7 +54,7 @@ fn names_and_addresses_of_hosts_are_unique() {
     let world = World::new();
     let add = |name, last| world.network.add_host(name, ip(last));
     assert_eq!(add("a", 9), Err(AddHostError::NameTaken));
-    assert_eq!(add("localhost", 9), Err(AddHostError::NameTaken));
+    assert_eq!(add("localhost", 9), Err(AddHostError::Localhost));
     assert_eq!(add("c", 1), Err(AddHostError::AddressTaken));
     let loopback = world.network.add_host("c", "127.0.0.1".parse().unwrap());
     assert_eq!(loopback, Err(AddHostError::NotForHosts));

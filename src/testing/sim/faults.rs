@@ -55,7 +55,8 @@ pub enum FaultKind {
     Clog,
     /// About half of the hosts are clogged one after the other, and unclogged in another order.
     Swizzle,
-    /// A link is slow, loses, duplicates and reorders.
+    /// A link is slow, perhaps narrow, loses, duplicates and reorders; connections made meanwhile have small
+    /// buffers.
     BadLink,
     /// A process ends without notice; its kernel says so. It is started again.
     Kill,
@@ -236,12 +237,19 @@ fn owned(names: &[&String]) -> Vec<String> {
 
 fn bad_link(random: &mut Random) -> Link {
     let share = |random: &mut Random, most: usize| random.below(most) as f64 / 100.0;
-    Link::default()
+    let link = Link::default()
         .latency(random.up_to(Duration::from_millis(200)))
         .jitter(random.up_to(Duration::from_millis(200)))
         .loss(share(random, 30))
         .duplicate(share(random, 20))
         .reorder(share(random, 20))
+        // 512 bytes to 64 KiB: writers wait for readers sooner.
+        .buffer(512 << random.below(8));
+    match random.below(2) {
+        0 => link,
+        // 16 KiB to 2 MiB a second: what is still under way when the fault ends comes within seconds.
+        _ => link.bandwidth((16 * 1024) << random.below(8)),
+    }
 }
 
 /// When each of about half of the hosts is clogged, and until when.
@@ -304,6 +312,12 @@ impl Fault {
         self.at
     }
 
+    /// Returns how long it lasts, by the time of the simulation; for a [`Skew`](FaultKind::Skew), by how much
+    /// the clock goes ahead.
+    pub fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
     /// The same fault of a plan that begins then.
     pub(super) fn after(self, start: Duration) -> Fault {
         let at = start.saturating_add(self.at);
@@ -358,5 +372,27 @@ impl fmt::Display for Fault {
             What::Skewed(host) => return write!(f, "the clock of {host} goes ahead by {lasts:?}"),
         }
         write!(f, ", for {lasts:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_links_are_bad_in_all_ways_and_some_of_them_are_narrow() {
+        let mut random = Random::new(7);
+        let links: Vec<_> = (0..200).map(|_| bad_link(&mut random)).collect();
+        let narrow = links.iter().filter_map(|link| link.bandwidth);
+        assert!((50..150).contains(&narrow.clone().count()));
+        assert!(narrow.clone().min() < Some(32 * 1024) && narrow.max() > Some(1024 * 1024));
+        let buffers = links.iter().map(|link| link.buffer);
+        assert_eq!(
+            (buffers.clone().min(), buffers.max()),
+            (Some(512), Some(64 * 1024))
+        );
+        let differ = |share: fn(&Link) -> f64| links.iter().any(|link| share(link) > 0.1);
+        assert!(differ(|link| link.loss) && differ(|link| link.duplicate));
+        assert!(differ(|link| link.reorder));
     }
 }

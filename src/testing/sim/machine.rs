@@ -4,28 +4,24 @@
 //!   A client has one.
 //! - The loops of a life are a group of the production kind, on a [`SimulatedHost`]. The group's handle is
 //!   kept here as long as the life lasts, as `main` would keep it.
-//! - A panic that nobody can join ends the simulation; so does an error of the main future.
+//! - A panic that nobody can join ends the simulation; so does an error of the main future, and a poll that
+//!   sleeps in real time.
 
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use crate::builder::Builder;
 use crate::clock::VirtualClock;
 use crate::group::handle::EventLoopGroup;
 use crate::random::scramble;
-use crate::sim::{HostId, HostNet, SimulatedHost};
-use crate::spawn::spawn_local;
+use crate::sim::{HostId, HostNet, MAIN, SimulatedHost};
 use crate::sync::Arc;
 use crate::task::join::JoinHandle;
+use crate::task_builder::task;
 use crate::testing::sim::world::World;
-
-/// A poll that takes so long by the system's clock is reported on stderr while it does: no simulated program
-/// waits for real time, and nothing else can run.
-const REAL_TIME: Duration = Duration::from_secs(5);
 
 /// The future of a host's main program: its error, if it has failed.
 pub(super) type Main = Pin<Box<dyn Future<Output = Option<String>>>>;
@@ -63,11 +59,18 @@ impl Host {
     }
 }
 
+/// Named, for what reports it: the place of its spawn is here.
+fn spawn_main(main: impl Future<Output = Option<String>> + 'static) -> JoinHandle<Option<String>> {
+    task().name(MAIN).spawn_local(main)
+}
+
 /// How a machine's main future has ended.
 pub(super) enum Ended {
     Well,
     Failed(String),
     Panicked(String),
+    /// Its polls have slept in real time.
+    Slept(String),
 }
 
 pub(super) struct Machine {
@@ -131,7 +134,7 @@ impl Machine {
             address: self.address,
             life: self.lives,
         };
-        let number = seed;
+        let of_simulation = seed;
         let life = (u64::from(self.id.0) << 32) | u64::from(self.lives);
         let seed = scramble(scramble(seed).wrapping_add(life));
         self.lives += 1;
@@ -145,18 +148,12 @@ impl Machine {
             net,
             clock,
             world.poll_cost,
-            seed,
+            (of_simulation, seed),
             &world.nursery,
         );
-        let (simulated, name) = (Arc::new(simulated), Arc::clone(&self.name));
+        let simulated = Arc::new(simulated);
         let group = Builder::new()
             .loops(self.loops)
-            .watchdog(REAL_TIME)
-            .on_stall(move |stall| {
-                let hint =
-                    "virtual time stands still meanwhile: await loopgroup::time::sleep, and yield";
-                eprintln!("simulation of seed {number}, host {name:?}: {stall}; {hint}");
-            })
             .on_host(Arc::clone(&simulated))
             .build()
             .expect("the settings are valid, and simulated loops need no resources");
@@ -166,13 +163,12 @@ impl Machine {
                 let make = Rc::clone(make);
                 // Made on its own loop: the function may bind sockets and build groups before its first
                 // await.
-                world.run_inside(numbers[0], move || {
-                    spawn_local(async move { make(host).await })
-                })
+                let main = async move { make(host).await };
+                world.run_inside(numbers[0], move || spawn_main(main))
             }
             Program::Client(main) => main
                 .take()
-                .and_then(|main| world.run_inside(numbers[0], move || spawn_local(main))),
+                .and_then(|main| world.run_inside(numbers[0], move || spawn_main(main))),
         };
         self.is_done = false;
         self.life = Some(Life {
@@ -194,6 +190,9 @@ impl Machine {
         let life = self.life.as_mut()?;
         if let Some(text) = life.host.take_panic() {
             return Some(Ended::Panicked(text));
+        }
+        if let Some(text) = life.host.take_sleep() {
+            return Some(Ended::Slept(text));
         }
         let main = life.main.as_mut().filter(|main| main.is_finished())?;
         let mut cx = Context::from_waker(Waker::noop());
@@ -227,9 +226,10 @@ impl Machine {
             "{kind} {name:?}: {state}, {} loops",
             world.loops_of(self.id)
         );
-        for socket in world.network.describe(self.id) {
+        let sockets = world.network.describe(self.id);
+        for line in world.describe(self.id).into_iter().chain(sockets) {
             text.push_str("\n        ");
-            text.push_str(&socket);
+            text.push_str(&line);
         }
         text
     }

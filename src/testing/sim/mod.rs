@@ -41,6 +41,25 @@
 //!
 //! [`search`] runs many seeds and shrinks the first failure, [`check`] proves that a program depends on
 //! nothing but its seed, and [`sometimes`] shows which situations the runs have reached.
+//!
+//! # What leaks
+//!
+//! A run is a function of its seed as long as its program is. What depends on more, and what to use instead:
+//!
+//! | leak | instead |
+//! |---|---|
+//! | `HashMap`, `HashSet`: the order of iteration | `BTreeMap`, or [`FixedHasher`] |
+//! | `Instant::now`, `SystemTime::now` | [`time::now`](crate::time::now) |
+//! | `rand::rng`, `getrandom` | [`random`], or a generator that is seeded with it |
+//! | threads, and crates that have some | tasks; [`blocking::unblock`](crate::blocking::unblock) |
+//! | `std::thread::sleep` | [`time::sleep`](crate::time::sleep) |
+//! | `futures::select!`, `stream_select!` | `select_biased!` |
+//! | `tokio::select!` | `biased;` as its first line |
+//! | `tokio::sync::watch` | another channel, or `Notify` |
+//! | statics that survive a run | state of the host |
+//! | files | an `Rc` that survives the lives of its host, as a disk does |
+//!
+//! [`check`] finds what else there is.
 
 mod by_hand;
 mod diagram;
@@ -52,6 +71,7 @@ mod picture;
 mod plans;
 mod replay;
 mod search;
+mod search_report;
 mod shrink;
 mod simulation;
 mod world;
@@ -61,8 +81,7 @@ pub use faults::{Fault, FaultKind, Faults};
 pub use here::{FixedHasher, host_name, now, random, remove_socket, sometimes};
 pub use machine::Host;
 pub use outcome::{Outcome, SimError, SimErrorKind, SimReport};
-pub use search::{
-    SearchReport, check, check_with, search, search_with, try_search, try_search_with,
-};
+pub use search::{check, check_with, search, search_with, try_search, try_search_with};
+pub use search_report::SearchReport;
 pub use shrink::FoundFailure;
 pub use simulation::{Simulation, SimulationBuilder};

@@ -97,6 +97,9 @@ pub enum SimErrorKind {
     Failed,
     /// A host or client, or a task of theirs, has panicked.
     Panicked,
+    /// The polls of a host or client have waited for real time, half a second or more: virtual time stands
+    /// still meanwhile. Found on Linux, a few times in each second.
+    RealTime,
     /// The clients have not ended within the longest time that was allowed.
     TimeLimit,
     /// Nothing will ever happen any more, and the clients have not ended.
@@ -185,7 +188,7 @@ impl fmt::Display for SimError {
         let what = match failure.kind {
             SimErrorKind::Failed => "failed: ",
             SimErrorKind::Panicked => "panicked: ",
-            SimErrorKind::TimeLimit | SimErrorKind::Stuck => "",
+            SimErrorKind::RealTime | SimErrorKind::TimeLimit | SimErrorKind::Stuck => "",
         };
         write!(f, "{what}{}", failure.text)?;
         for (title, lines) in [

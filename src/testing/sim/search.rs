@@ -7,65 +7,36 @@
 //! - The failure is then [shrunk](super::shrink), on the caller's thread.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Ordering, plain};
 use crate::testing::sim::here::{self, Count};
 use crate::testing::sim::outcome::{SimError, SimReport};
 use crate::testing::sim::replay::{self, Variant};
+use crate::testing::sim::search_report::SearchReport;
 use crate::testing::sim::shrink::{FoundFailure, SEED, shrink};
-use crate::testing::sim::simulation::{Simulation, SimulationBuilder};
+use crate::testing::sim::simulation::{Simulation, SimulationBuilder, refuse_on_loop};
 
-/// What a search has seen.
-#[derive(Clone, Debug)]
-pub struct SearchReport {
-    seeds: u64,
-    reached: BTreeMap<&'static str, Count>,
-}
-
-impl SearchReport {
-    /// Returns how many seeds were run.
-    pub fn seeds(&self) -> u64 {
-        self.seeds
-    }
-
-    /// Returns how often a [`sometimes`](super::sometimes) of that name was true, in all runs.
-    pub fn reached(&self, name: &str) -> u64 {
-        self.reached.get(name).map_or(0, |count| count.hits)
-    }
-
-    /// Returns the names of what was looked at and never true.
-    pub fn never_reached(&self) -> Vec<&'static str> {
-        let never = self.reached.iter().filter(|(_, count)| count.hits == 0);
-        never.map(|(name, _)| *name).collect()
-    }
-}
-
-impl fmt::Display for SearchReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} seeds", self.seeds)?;
-        for (name, Count { looks, hits }) in &self.reached {
-            write!(f, "\n    {name}: {hits} of {looks} times")?;
-        }
-        Ok(())
-    }
-}
+/// How much of a failing run is kept for Perfetto.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// Runs the simulations of many seeds on all cores; panics with the story of the first one that fails.
 ///
 /// `build` adds hosts, clients and faults; the simulation then runs to its end, unless `build` has run it. A
 /// panic in `build` is a failure like any other, so it may check what it likes after a run of its own.
 ///
-/// With `LOOPGROUP_SIM_SEED` in the environment only that seed is run.
+/// With `LOOPGROUP_SIM_SEED` in the environment only that seed is run. What no seed has reached of the
+/// situations of a network, and of those that [`sometimes`](super::sometimes) names, is printed on stderr at
+/// the end.
 ///
 /// # Panics
 ///
 /// If a seed fails: with the seed, the virtual time, the host, the last events of the network, the fewest
-/// faults that it takes, and how to see it again.
+/// faults that it takes, and how to see it again. Pictures of it are in files: the last packets (SVG), and
+/// the last minute for Perfetto. Also on the thread of an event loop, which it would block.
 ///
 /// # Examples
 ///
@@ -93,29 +64,66 @@ impl fmt::Display for SearchReport {
 /// ```
 #[track_caller]
 pub fn search(seeds: Range<u64>, build: impl Fn(&mut Simulation) + Sync) -> SearchReport {
-    ended(try_search(seeds, build))
+    search_with(&Simulation::builder(), seeds, build)
 }
 
-/// The report of a search, unless it has found a failure.
-#[track_caller]
-fn ended(found: Result<SearchReport, Box<FoundFailure>>) -> SearchReport {
-    match found {
-        Ok(report) => report,
-        Err(failure) => {
-            let picture = draw(&failure);
-            panic!("{failure}{picture}")
-        }
-    }
-}
-
-/// Writes the picture of a failure into a file; says where it is.
-fn draw(failure: &FoundFailure) -> String {
-    let name = format!("loopgroup-seed-{}.svg", failure.error().seed());
+/// Writes the pictures of a failure into files; says where they are.
+fn draw(
+    failure: &FoundFailure,
+    settings: &SimulationBuilder,
+    build: &impl Fn(&mut Simulation),
+) -> String {
+    /// Searches of one process may fail with the same seed.
+    static PICTURES: plain::AtomicUsize = plain::AtomicUsize::new(0);
+    let number = PICTURES.fetch_add(1, Ordering::Relaxed);
+    let (process, seed) = (std::process::id(), failure.error().seed());
+    let name = format!("loopgroup-{process}-{number}-seed-{seed}");
     let path = std::env::temp_dir().join(name);
-    match std::fs::write(&path, failure.error().diagram()) {
-        Ok(()) => format!("\nits last packets, for a browser: {}", path.display()),
-        Err(_) => String::new(),
+    let mut said = String::new();
+    let mut add = |what: &str, extension: &str, bytes: &[u8]| {
+        let path = path.with_extension(extension);
+        if std::fs::write(&path, bytes).is_ok() {
+            said += &format!("\n{what}: {}", path.display());
+        }
+    };
+    let diagram = failure.error().diagram().as_bytes();
+    add("its last packets, for a browser", "svg", diagram);
+    if let Some(trace) = record(failure, settings, build) {
+        add("its last minute, for ui.perfetto.dev", "json", &trace);
     }
+    said
+}
+
+/// Runs the smallest story of a failure once more, and keeps the end of it, for Perfetto.
+fn record(
+    failure: &FoundFailure,
+    settings: &SimulationBuilder,
+    build: &impl Fn(&mut Simulation),
+) -> Option<Vec<u8>> {
+    if !failure.repeats() {
+        return None;
+    }
+    let error = failure.error();
+    let from = error.at().saturating_sub(KEPT);
+    let variant = Variant {
+        faults: Some(failure.faults().to_vec()),
+        without: failure.not_needed().to_vec(),
+    };
+    let _ends = replay::give(variant);
+    let mut sim = settings.clone().seed(error.seed()).build();
+    match from.is_zero() {
+        true => sim.keep_events(),
+        false => sim.at(from, Simulation::keep_events),
+    }
+    // It has failed before, perhaps by a panic; what it has done until then is what is written.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        build(&mut sim);
+        sim.run_to_end()
+    }));
+    let mut trace = Vec::new();
+    let written = sim.is_recorded().then(|| sim.write_chrome_json(&mut trace));
+    here::take_reached();
+    written?.ok().map(|()| trace)
 }
 
 /// As [`search`], and returns the failure.
@@ -123,6 +131,11 @@ fn draw(failure: &FoundFailure) -> String {
 /// # Errors
 ///
 /// The failure of the lowest seed that fails.
+///
+/// # Panics
+///
+/// On the thread of an event loop, and if `LOOPGROUP_SIM_SEED` is set, and is no number.
+#[track_caller]
 pub fn try_search(
     seeds: Range<u64>,
     build: impl Fn(&mut Simulation) + Sync,
@@ -154,7 +167,18 @@ pub fn search_with(
     seeds: Range<u64>,
     build: impl Fn(&mut Simulation) + Sync,
 ) -> SearchReport {
-    ended(try_search_with(settings, seeds, build))
+    match try_search_with(settings, seeds, &build) {
+        Ok(report) => {
+            if let Some(never) = report.never_line() {
+                eprintln!("{never}");
+            }
+            report
+        }
+        Err(failure) => {
+            let pictures = draw(&failure, settings, &build);
+            panic!("{failure}{pictures}")
+        }
+    }
 }
 
 /// As [`search_with`], and returns the failure.
@@ -165,12 +189,15 @@ pub fn search_with(
 ///
 /// # Panics
 ///
-/// If `LOOPGROUP_SIM_SEED` is set, and is no number.
+/// On the thread of an event loop, and if `LOOPGROUP_SIM_SEED` is set, and is no number.
+#[track_caller]
 pub fn try_search_with(
     settings: &SimulationBuilder,
     seeds: Range<u64>,
     build: impl Fn(&mut Simulation) + Sync,
 ) -> Result<SearchReport, Box<FoundFailure>> {
+    // Here, and not by its first run: that is on another thread, and only what shrinks it is on this one.
+    refuse_on_loop();
     let seeds = match std::env::var(SEED) {
         Ok(text) => match text.parse::<u64>() {
             Ok(seed) => seed..seed.saturating_add(1),
@@ -202,19 +229,20 @@ pub fn try_search_with(
         }
     });
     let progress = shared.into_inner();
+    let report = SearchReport {
+        seeds: progress.done,
+        reached: progress.reached,
+    };
     match progress.failed {
         Some((seed, error)) => {
-            let found = shrink(seed, error, |variant| {
+            let found = shrink(seed, error, report, |variant| {
                 let (outcome, hosts) = run(seed, variant, settings, &build);
                 (outcome.err(), hosts)
             });
             here::take_reached();
             Err(Box::new(found))
         }
-        None => Ok(SearchReport {
-            seeds: progress.done,
-            reached: progress.reached,
-        }),
+        None => Ok(report),
     }
 }
 
@@ -290,8 +318,8 @@ fn run(
 ///
 /// # Panics
 ///
-/// If the runs differ: with the first event that does. The documentation of the [module](super) lists what
-/// makes a program depend on more than its seed. Also if a run fails.
+/// If the runs differ: with the first event that does. The [module](super#what-leaks) lists what makes a
+/// program depend on more than its seed. Also if a run fails, and on the thread of an event loop.
 ///
 /// # Examples
 ///
@@ -317,6 +345,7 @@ pub fn check_with(
     seed: u64,
     build: impl Fn(&mut Simulation),
 ) -> SimReport {
+    refuse_on_loop();
     let once = || {
         let _ends = replay::give(Variant::default());
         let mut sim = settings.clone().seed(seed).build();

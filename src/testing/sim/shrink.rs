@@ -5,13 +5,17 @@
 //! - Faults are left out in ever smaller groups (ddmin); then hosts and clients, one at a time, unless the
 //!   run fails without any fault then; then those faults that are left are shortened by halves; then faults
 //!   are left out once more.
+//! - A variant without a host counts only if it fails as early, or earlier: that the host is away can be a
+//!   reason to fail as well, and is another story.
 //! - Every step makes the story smaller, and the number of runs has a bound.
 
+use std::ffi::OsStr;
 use std::fmt;
 
 use crate::testing::sim::faults::Fault;
 use crate::testing::sim::outcome::{SimError, SimErrorKind};
 use crate::testing::sim::replay::{self, Variant};
+use crate::testing::sim::search_report::SearchReport;
 
 /// The variable that has a search run one seed alone.
 pub(super) const SEED: &str = "LOOPGROUP_SIM_SEED";
@@ -29,6 +33,9 @@ pub struct FoundFailure {
     without: Vec<String>,
     runs: usize,
     repeats: bool,
+    report: SearchReport,
+    /// What runs the search again.
+    command: String,
 }
 
 impl FoundFailure {
@@ -51,6 +58,11 @@ impl FoundFailure {
     /// Returns how many faults the seed had drawn.
     pub fn drawn(&self) -> usize {
         self.drawn
+    }
+
+    /// Returns what the search has seen until then: how many seeds it has run, and what they have reached.
+    pub fn report(&self) -> &SearchReport {
+        &self.report
     }
 
     /// Returns the hosts and clients that are not needed for it: without them it fails as well.
@@ -78,22 +90,56 @@ impl fmt::Display for FoundFailure {
         if !self.without.is_empty() {
             writeln!(f, "not needed for it: {}", self.without.join(", "))?;
         }
-        write!(
-            f,
-            "to see it again: {SEED}={} {}",
-            self.error.seed(),
-            command()
-        )
+        writeln!(f, "until then: {}", self.report)?;
+        let (seed, command) = (self.error.seed(), &self.command);
+        write!(f, "to see it again: {SEED}={seed} {command}")
     }
 }
 
 impl std::error::Error for FoundFailure {}
 
-/// What runs this test again, if the name of its thread says which test it is.
+/// What runs this search again.
 fn command() -> String {
-    match std::thread::current().name() {
+    let is_test = std::env::current_exe().is_ok_and(|exe| {
+        // Where Cargo builds tests; a program is beside that folder.
+        exe.parent().and_then(std::path::Path::file_name) == Some(OsStr::new("deps"))
+    });
+    let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    command_of(std::thread::current().name(), is_test, args)
+}
+
+/// The test that the name of its thread tells, or the program with its arguments.
+fn command_of(
+    thread: Option<&str>,
+    is_test: bool,
+    args: impl IntoIterator<Item = String>,
+) -> String {
+    let is_name = |name: &&str| {
+        let mut parts = name.split("::");
+        parts.all(|part| {
+            let mut letters = part.chars();
+            letters
+                .next()
+                .is_some_and(|first| first.is_alphabetic() || first == '_')
+                && letters.all(|one| one.is_alphanumeric() || one == '_')
+        })
+    };
+    match thread.filter(is_name) {
+        Some(test) if is_test && test != "main" => format!("cargo test {test}"),
         Some(test) if test.contains("::") => format!("cargo test {test}"),
-        _ => "and the same command".to_owned(),
+        _ => {
+            let args: Vec<_> = args.into_iter().map(|arg| quoted(&arg)).collect();
+            args.join(" ")
+        }
+    }
+}
+
+/// An argument as a shell takes it.
+fn quoted(arg: &str) -> String {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "_-+=:,./@%".contains(one);
+    match !arg.is_empty() && arg.chars().all(is_plain) {
+        true => arg.to_owned(),
+        false => format!("'{}'", arg.replace('\'', "'\\''")),
     }
 }
 
@@ -101,6 +147,7 @@ fn command() -> String {
 pub(super) fn shrink(
     seed: u64,
     error: SimError,
+    report: SearchReport,
     run: impl Fn(Variant) -> (Option<SimError>, Vec<String>),
 ) -> FoundFailure {
     debug_assert_eq!(error.seed(), seed);
@@ -115,6 +162,8 @@ pub(super) fn shrink(
             without: Vec::new(),
             runs: 1,
             repeats: false,
+            report,
+            command: command(),
         };
     };
     let kind = failed.kind();
@@ -128,6 +177,8 @@ pub(super) fn shrink(
             without: Vec::new(),
             runs: 1,
             repeats: true,
+            report,
+            command: command(),
         },
     };
     shrinking.leave_out_faults();
@@ -198,8 +249,11 @@ impl<R: Fn(Variant) -> (Option<SimError>, Vec<String>)> Shrinking<R> {
             without.push(host.clone());
             let before = self.story.clone();
             let is_smaller = self.accepts(self.story.faults.clone(), without.clone());
-            // That it is away must not be what fails: whoever waits for it would tell another story.
-            if is_smaller && !before.faults.is_empty() && self.accepts(Vec::new(), without) {
+            // That it is away must not be what fails: a client that waits for it would tell another story.
+            let is_other = is_smaller
+                && (self.story.error.at() > before.error.at()
+                    || !before.faults.is_empty() && self.accepts(Vec::new(), without));
+            if is_other {
                 self.story = before;
             }
         }
@@ -215,5 +269,34 @@ impl<R: Fn(Variant) -> (Option<SimError>, Vec<String>)> Shrinking<R> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_shows_a_failure_again_is_one_command() {
+        let args = || ["./bin/sim-3", "a seed", "it's"].map(String::from);
+        let command = |thread, is_test| command_of(thread, is_test, args());
+        assert_eq!(
+            command(Some("area::a_test"), true),
+            "cargo test area::a_test"
+        );
+        assert_eq!(command(Some("at_the_root"), true), "cargo test at_the_root");
+        // On a thread that some function of the test has started, in the main thread, and in a program.
+        let program = "./bin/sim-3 'a seed' 'it'\\''s'";
+        for (thread, is_test) in [
+            (Some("test-body"), true),
+            (Some("main"), true),
+            (Some("main"), false),
+            (Some("worker"), false),
+            (Some("has space"), true),
+            (None, true),
+        ] {
+            assert_eq!(command(thread, is_test), program, "{thread:?}");
+        }
+        assert_eq!(quoted(""), "''");
     }
 }

@@ -1,7 +1,7 @@
 //! Hosts, clients and a network between them, in virtual time: the part that a test talks to.
 //!
-//! - A simulation is a function of its seed, as long as its hosts are: see the module's documentation for
-//!   what is not.
+//! - A simulation is a function of its seed, as long as its hosts are: the module's documentation lists what
+//!   leaks.
 //! - The order of what happens at one moment: what is on the agenda (faults, and what a test has planned),
 //!   then the network, then the loops.
 //! - The first failure ends the simulation: an error of a main future, or a panic that nobody can join.
@@ -30,6 +30,9 @@ use crate::unwind::message;
 
 /// The longest virtual time that `run` takes, unless the builder says otherwise.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
+
+const REST_HINT: &str =
+    "await something, such as loopgroup::time::sleep, in the task that wakes itself for ever";
 
 type Planned = Box<dyn FnOnce(&mut Simulation)>;
 
@@ -320,14 +323,14 @@ impl Simulation {
                 Step::Ran(_) | Step::Later => continue,
                 Step::Limit => {
                     self.world.go_to(limit.max(self.elapsed()));
-                    let text = format!(
-                        "the clients have not ended within {:?}",
-                        self.settings.time_limit
-                    );
+                    let limit = self.settings.time_limit;
+                    let restless = self.describe_restless();
+                    let text = format!("the clients have not ended within {limit:?}{restless}");
                     (SimErrorKind::TimeLimit, text)
                 }
                 Step::Nothing => {
-                    let text = "nothing will happen any more, and the clients have not ended";
+                    let text = "nothing will happen any more, and the clients have not ended: no packet is \
+                                under way, and no timer is set; threads of your own are not waited for";
                     (SimErrorKind::Stuck, text.to_owned())
                 }
             };
@@ -424,8 +427,8 @@ impl Simulation {
     }
 
     /// Writes what was [kept](Simulation::keep_events) as a trace that opens in
-    /// [Perfetto](https://ui.perfetto.dev): hosts are processes, loops are threads, and an arrow goes from
-    /// each packet that is sent to its arrival.
+    /// [Perfetto](https://ui.perfetto.dev): hosts are processes, loops are threads with their turns, and an
+    /// arrow goes from each packet that is sent to its arrival.
     ///
     /// # Errors
     ///
@@ -639,6 +642,7 @@ impl Simulation {
             Ended::Well => return,
             Ended::Failed(text) => self.fail(SimErrorKind::Failed, Some(name), text),
             Ended::Panicked(text) => self.fail(SimErrorKind::Panicked, Some(name), text),
+            Ended::Slept(text) => self.fail(SimErrorKind::RealTime, Some(name), text),
         };
         self.failure.get_or_insert(failed);
     }
@@ -664,6 +668,19 @@ impl Simulation {
             events: events.iter().map(|event| event.line(&names)).collect(),
             diagram: diagram(&events, &names),
         }))
+    }
+
+    /// Names the hosts that never wait, if there are any.
+    fn describe_restless(&self) -> String {
+        let names = self.world.restless().iter();
+        let names: Vec<_> = names
+            .map(|id| format!("{:?}", self.machine(*id).name))
+            .collect();
+        match &names[..] {
+            [] => String::new(),
+            [one] => format!(": host {one} never waits: {REST_HINT}"),
+            _ => format!(": hosts {} never wait: {REST_HINT}", names.join(", ")),
+        }
     }
 
     fn outcome(&self) -> Result<SimReport, SimError> {
@@ -712,8 +729,9 @@ impl Simulation {
     }
 }
 
+/// Refuses to be on a loop: a run there would hold it up, and its simulated loops could not be entered.
 #[track_caller]
-fn refuse_on_loop() {
+pub(super) fn refuse_on_loop() {
     assert!(
         context::current().is_none(),
         "a simulation was used on the thread of an event loop: run it from the test itself, not from a task"

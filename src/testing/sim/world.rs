@@ -7,7 +7,8 @@
 //! - Polls take no time, unless they are given a cost: then a loop is busy for it after its turn, and others
 //!   run meanwhile.
 //! - A loop that is never done, because a task wakes itself without end, does not stop time: after
-//!   [`BUSY_TURNS`] turns at one instant, time goes on to the next event.
+//!   [`BUSY_TURNS`] turns at one instant, time goes on to the next event. Its host is remembered, and named
+//!   when the simulation fails.
 //! - Groups that a host builds are found in the nursery after each turn.
 //! - The trace is a hash over every turn and every event of the network.
 
@@ -79,6 +80,8 @@ pub(super) struct World {
     pub(super) poll_cost: Duration,
     random: Random,
     start: Instant,
+    /// Hosts whose loops had something to run after [`BUSY_TURNS`] turns.
+    restless: BTreeSet<HostId>,
     /// Turns since time has last gone on.
     turns_here: u64,
     pub(super) turns: u64,
@@ -104,6 +107,7 @@ impl World {
             paused: Vec::new(),
             poll_cost: Duration::ZERO,
             random: Random::new(seed ^ 0x7363_6865_6475_6c65),
+            restless: BTreeSet::new(),
             turns_here: 0,
             turns: 0,
             trace: 0xCBF2_9CE4_8422_2325,
@@ -171,6 +175,9 @@ impl World {
         if let Some((number, host)) = next {
             self.turn(number);
             return Step::Ran(host);
+        }
+        if self.turns_here >= BUSY_TURNS {
+            self.note_restless();
         }
         let next = self.next_event();
         match next {
@@ -325,6 +332,38 @@ impl World {
     pub(super) fn loops_of(&self, host: HostId) -> usize {
         let its = |one: &&WorldLoop| one.host == host;
         self.loops.iter().flatten().filter(its).count()
+    }
+
+    /// Hosts of which some loop never has nothing to run: a task wakes itself without end.
+    pub(super) fn restless(&self) -> &BTreeSet<HostId> {
+        &self.restless
+    }
+
+    /// What each loop of a host waits for, a line each.
+    pub(super) fn describe(&self, host: HostId) -> Vec<String> {
+        let its = |number: usize| self.loops[number].as_ref().filter(|one| one.host == host);
+        let its = (0..self.loops.len()).filter_map(|number| Some((number, its(number)?)));
+        let lines = its.map(|(number, one)| {
+            let name = self.names[number].as_ref().map_or("", |(_, name)| name);
+            let waits = match one.deadline {
+                Some(at) => {
+                    let at = at.saturating_duration_since(self.start);
+                    format!("its next deadline is at {at:?}")
+                }
+                None if one.is_queued => "it has something to run".to_owned(),
+                None => "no timer: for a socket, a channel or a wake-up".to_owned(),
+            };
+            format!("loop {name}: {waits}")
+        });
+        lines.collect()
+    }
+
+    fn note_restless(&mut self) {
+        for &number in &self.queue {
+            if let Some(one) = &self.loops[number] {
+                self.restless.insert(one.host);
+            }
+        }
     }
 
     /// Takes a loop out of the queue, drawn by the seed.
