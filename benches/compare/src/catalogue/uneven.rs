@@ -65,6 +65,7 @@ const BUSY: &[Runtime] = &[
     Runtime::Loopgroup,
     Runtime::LoopgroupUnmoved,
     Runtime::LoopgroupPinned,
+    Runtime::LoopgroupElastic,
     Runtime::TokioMulti,
 ];
 

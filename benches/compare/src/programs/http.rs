@@ -1,10 +1,11 @@
 //! An axum router: "hello", and a small API that reads and writes JSON.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use ::loopgroup::compat::hyper::Http;
 use ::loopgroup::net::{Rebalance, Server};
-use ::loopgroup::{CorePinning, EventLoopGroup, WaitStrategy};
+use ::loopgroup::{Builder, CorePinning, Elastic, EventLoopGroup, WaitStrategy};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
@@ -35,7 +36,10 @@ pub(super) fn json(runtime: Runtime, params: &Params) -> Outcome {
 
 /// "hello" on loops that share the load, perhaps while one core is busy with something else.
 pub(super) fn moving(runtime: Runtime, params: &Params) -> Outcome {
-    let moves = matches!(runtime, Runtime::Loopgroup | Runtime::LoopgroupPinned);
+    let moves = matches!(
+        runtime,
+        Runtime::Loopgroup | Runtime::LoopgroupPinned | Runtime::LoopgroupElastic
+    );
     let address = serve(runtime, moves)?;
     let _spinner = params.find("spinner").map(Spinner::on).transpose()?;
     measure(address, "/", None, params)
@@ -80,12 +84,20 @@ async fn total(Json(order): Json<Order>) -> Json<Total> {
 
 /// Starts the server; with `moves` it moves connections from a busy loop to the other one.
 fn serve(runtime: Runtime, moves: bool) -> Result<SocketAddr, Cannot> {
+    let workers = EventLoopGroup::builder().loops(LOOPS);
     match runtime {
         Runtime::Loopgroup | Runtime::LoopgroupUnmoved => {
-            on_loopgroup(false, moves, CorePinning::None)
+            on_loopgroup(Accept::OnEach, moves, workers)
         }
-        Runtime::LoopgroupPinned => on_loopgroup(false, moves, CorePinning::RoundRobin),
-        Runtime::LoopgroupBoss => on_loopgroup(true, moves, CorePinning::None),
+        Runtime::LoopgroupPinned => {
+            let workers = workers.pin_cores(CorePinning::RoundRobin);
+            on_loopgroup(Accept::OnEach, moves, workers)
+        }
+        Runtime::LoopgroupElastic => {
+            let workers = EventLoopGroup::builder().elastic(ELASTIC);
+            on_loopgroup(Accept::OnNext, moves, workers)
+        }
+        Runtime::LoopgroupBoss => on_loopgroup(Accept::OnBoss, moves, workers),
         Runtime::TokioMulti => on_tokio(),
         other => return Err(format!("{} has no such program", other.name()).into()),
     }
@@ -108,16 +120,36 @@ fn measure(address: SocketAddr, path: &str, body: Option<&str>, params: &Params)
     Ok(figures(&counted, cpu.as_nanos() as f64))
 }
 
-/// A listener per loop, or a boss that accepts for both loops.
-fn on_loopgroup(boss: bool, moves: bool, pinning: CorePinning) -> std::io::Result<SocketAddr> {
-    let workers = EventLoopGroup::builder().loops(LOOPS).pin_cores(pinning);
+/// Who accepts connections.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accept {
+    /// Each loop, on a listener of its own.
+    OnEach,
+    /// One of the loops, for those that are active.
+    OnNext,
+    /// A loop that does nothing else.
+    OnBoss,
+}
+
+/// A second loop is started when one loop has no time left.
+const ELASTIC: Elastic = Elastic {
+    min: 1,
+    max: LOOPS,
+    up: 0.98,
+    down: 0.4,
+    patience: Duration::from_secs(1),
+};
+
+fn on_loopgroup(accept: Accept, moves: bool, workers: Builder) -> std::io::Result<SocketAddr> {
     let workers = workers.build()?;
-    workers.start()?;
+    if accept != Accept::OnNext {
+        workers.start()?;
+    }
     let server = Server::new("127.0.0.1:0")?;
-    let bosses = boss.then(|| group(1, WaitStrategy::Park));
+    let bosses = (accept == Accept::OnBoss).then(|| group(1, WaitStrategy::Park));
     let server = match &bosses {
         Some(bosses) => server.boss(bosses),
-        None => server.reuse_port(true),
+        None => server.reuse_port(accept == Accept::OnEach),
     };
     let server = match moves {
         true => server.rebalance(Rebalance::by_utilization()),

@@ -8,8 +8,9 @@ const FIGURES: usize = 4;
 
 pub(super) fn tables(text: &mut String, rows: &[&Row]) {
     *text += "## Uneven load\n\nloopgroup moves connections (`serve_turns` with `rebalance`), \
-              loopgroup-unmoved does not, and loopgroup-even is `serve` with the hot connections on \
-              both loops. loopgroup-elastic begins with two loops and needs one. The others have two \
+              loopgroup-unmoved does not, loopgroup-pinned does and has a core for each loop, and \
+              loopgroup-even is `serve` with the hot connections on \
+              both loops. loopgroup-elastic has one loop or two, as it needs. The others have two \
               loops, workers or threads, and all share the cores with their clients. In brackets: \
               how much worse loopgroup is, above 1.\n\n";
     for figures in rows.chunks_exact(FIGURES) {
