@@ -223,8 +223,8 @@ impl<T, R, N, G: Gate> Inbox<T, R, N, G> {
         Some(self.delivered(&mut state, urgency))
     }
 
-    /// Lets a new item of a run in, if the gate is open: `join` puts it into the last run, or returns a run that
-    /// begins with it.
+    /// Lets a new item of a run in, if the gate is open: `join` puts it into the last run, or returns a run
+    /// that begins with it.
     pub(crate) fn push_run_with(
         &self,
         urgency: Urgency,

@@ -13,8 +13,8 @@ pub(crate) trait Run: Send {
     /// How many closures are left.
     fn len(&self) -> usize;
 
-    /// Takes a closure out of an `Option` of its type, if it fits behind the others; returns whether it did. An
-    /// empty run takes one from any place.
+    /// Takes a closure out of an `Option` of its type, if it fits behind the others; returns whether it did.
+    /// An empty run takes one from any place.
     fn join(&mut self, closure: &mut dyn Any, location: Caller) -> bool;
 
     /// Begins closures in order, on their loop, until none is left or the loop has to read the clock; returns

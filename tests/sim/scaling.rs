@@ -34,7 +34,8 @@ async fn answer(mut stream: &TcpStream, turns: &mut u32) -> io::Result<Turn> {
     Ok(Turn::Next)
 }
 
-/// Asks for so long, with this pause between requests. The server counts them: none is lost or answered twice.
+/// Asks for so long, with this pause between requests. The server counts them: none is lost or answered
+/// twice.
 async fn ask_for(
     stream: &mut TcpStream,
     asked: &mut u32,

@@ -2,8 +2,8 @@
 //!
 //! - HTTP: the same axum router on two loops and on two workers of tokio. Clients are `wrk` and `h2load`.
 //! - A cache: the example `resp` beside `redis-server`. The client is `redis-benchmark`.
-//! - W17 is the first of them with connections that move, also while a process that is none of theirs works on
-//!   one core.
+//! - W17 is the first of them with connections that move, also while a process that is none of theirs works
+//!   on one core.
 //! - Everything is on loopback and on the same cores, clients included, and every run is bounded.
 //! - CPU time is that of the server's process, from before the first connection until the clients have ended.
 
