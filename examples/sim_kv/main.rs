@@ -23,7 +23,7 @@
 //!
 //! Backup 1 misses a write that the other two have, and they forget it before it can be heard again.
 //!
-//! The store itself is 300 lines: `primary.rs`, `backup.rs`, `client.rs` and `wire.rs`. The rest is its
+//! The store itself is 297 lines: `primary.rs`, `backup.rs`, `client.rs` and `wire.rs`. The rest is its
 //! command line, the three processes of `demo`, the simulation, and the proof that what clients have seen can
 //! be explained.
 

@@ -5,9 +5,8 @@
 //! - A restarted primary answers nobody before it has heard both backups, has taken over the longer state,
 //!   which has all that was acknowledged, and has given it to both. States of the same length are the same,
 //!   since a backup listens to one primary at a time: see `Backup`.
-//!
-//! An acknowledged write is lost only if all three nodes forget it: if each restarts before the ones that
-//! restarted earlier were filled again. That only one process at a time has the primary's address is assumed.
+//! - An acknowledged write is lost only if all three nodes forget it: if each restarts before the ones that
+//!   restarted earlier were filled again. One process at a time has the primary's address.
 
 use std::{cell::RefCell, io, rc::Rc};
 
@@ -72,9 +71,7 @@ impl Primary {
                 store = store.max(found);
             }
         }
-        if self.bug == Bug::DoubleApply {
-            store.requests.clear();
-        }
+        store.requests.retain(|_, _| self.bug != Bug::DoubleApply);
         self.install(store, &mut *backups).await;
     }
 
