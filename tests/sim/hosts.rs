@@ -1807,6 +1807,7 @@ fn a_task_that_wakes_itself_for_ever_does_not_stop_time() {
 }
 
 /// A host that sleeps in real time `times` times, each time in a poll of its own.
+#[cfg(target_os = "linux")]
 fn sleeper(millis: u64, times: u32) -> Simulation {
     let mut sim = Simulation::seeded(5);
     sim.host("sleeper", move |_| async move {
@@ -1880,6 +1881,7 @@ fn a_poll_that_does_not_return_is_told_while_it_does_not() {
 }
 
 /// The first line about a simulation that a test says in a process of its own, which is then ended.
+#[cfg(target_os = "linux")]
 fn first_line_of_child(test: &str) -> String {
     use std::io::BufRead;
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
