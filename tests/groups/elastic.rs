@@ -334,7 +334,7 @@ fn sockets_are_moved_to_a_loop_that_parks_all_the_while_and_every_one_is_watched
         let submitter = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 block_on(submits.submit(|| ())).unwrap();
-                thread::sleep(Duration::from_micros(50));
+                thread::sleep(Duration::from_micros(50)); // a loop parks after a time without work
             }
         });
         let to = parks.clone();

@@ -310,8 +310,7 @@ fn of_many_stalls_some_are_left_out_and_a_later_report_has_their_number() {
             // A loop goes on, and stalls anew.
             doors[0].open();
             doors[0] = stall(&group.loops()[0]);
-            thread::sleep(ms(100));
-            later.extend(stalls.try_iter());
+            later.extend(stalls.recv_timeout(ms(100)));
         }
         assert!(
             start.elapsed() >= Duration::from_secs(6),
