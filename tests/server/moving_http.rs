@@ -9,21 +9,21 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Instant;
 
 use hyper::body::{Body, Incoming};
 use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, StatusCode};
 use loopgroup::compat::hyper::{Http, HttpHandle};
-use loopgroup::net::{Rebalance, Server, ServerHandle, ServerReport};
+use loopgroup::net::{Rebalance, Server, ServerHandle};
 use loopgroup::{Elastic, EventLoop, EventLoopGroup, GroupView, PanicSite, block_on, yield_now};
 
-use crate::group_that_reports;
 use crate::util::{
     Door, LONG, Random, allow_descriptors, alone_after, blow_up, eventually, flush, group, ms,
     stall, within,
 };
+use crate::{Repeated, assert_adds_up, group_that_reports};
 
 type Answer = Result<Response<String>, Infallible>;
 type AnswerFuture = Pin<Box<dyn Future<Output = Answer>>>;
@@ -226,42 +226,13 @@ fn move_from(server: &ServerHandle, from: usize) {
 }
 
 /// Moves connections between two loops, all the time.
-struct Mover {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Mover {
-    fn start(server: &HttpHandle) -> Mover {
-        let (stop, server) = (Arc::new(AtomicBool::new(false)), server.server().clone());
-        let stopping = Arc::clone(&stop);
-        let thread = thread::spawn(move || {
-            while !stopping.load(Ordering::Relaxed) {
-                server.move_connections(0, 1, usize::MAX);
-                server.move_connections(1, 0, usize::MAX);
-                thread::yield_now();
-            }
-        });
-        Mover {
-            stop,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Mover {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
-        }
-    }
-}
-
-#[track_caller]
-fn assert_adds_up(report: &ServerReport) {
-    let ends = report.completed() + report.failed() + report.aborted() + report.rejected();
-    assert_eq!(ends, report.accepted(), "{report}");
+fn keep_moving(server: &HttpHandle) -> Repeated {
+    let server = server.server().clone();
+    Repeated::start(move || {
+        server.move_connections(0, 1, usize::MAX);
+        server.move_connections(1, 0, usize::MAX);
+        thread::yield_now();
+    })
 }
 
 #[test]
@@ -331,7 +302,7 @@ fn pipelined_requests_are_answered_in_order_while_the_connection_moves() {
     within(|| {
         let workers = group(2);
         let server = serve(&workers, Http::new(), &Door::new());
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         let mut client = Peer::connect(&server);
         let mut random = Random(7);
         let (mut asked, mut answered) = (0, 0);
@@ -393,7 +364,7 @@ fn the_first_head_does_not_move_before_it_is_complete() {
         let mut client = Peer::connect(&server);
         eventually("it is accepted", || server.connections() == 1);
         client.send("GET /sl");
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         client.send("ow HTTP/1.1\r\nhost: a\r\n\r\n");
         let got = client.answer();
         assert_eq!((got.word(2), got.closes), ("/slow", false));
@@ -407,7 +378,7 @@ fn bodies_are_exact_while_connections_move_as_often_as_possible() {
     within(|| {
         let workers = group(2);
         let server = serve(&workers, Http::new(), &Door::new());
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         let clients: Vec<_> = (0..4)
             .map(|seed| {
                 let mut client = Peer::connect(&server);
@@ -458,7 +429,7 @@ fn a_body_that_is_read_after_the_response_is_not_cut_off_by_a_request_to_move() 
         client.send("POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhello");
         let got = client.answer();
         assert_eq!((got.status, got.closes), (200, false));
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         client.send("world");
         door.pass(); // all of it was read
         drop(mover);
@@ -470,7 +441,7 @@ fn a_connection_that_is_to_close_closes_although_it_is_asked_to_move() {
     within(|| {
         let workers = group(2);
         let server = serve(&workers, Http::new(), &Door::new());
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         for _ in 0..200 {
             let mut client = Peer::connect(&server);
             client.get("/");
@@ -544,7 +515,7 @@ fn an_upgraded_connection_does_not_move_and_goes_on() {
         let mut client = Peer::connect(&server);
         let home = client.get("/").home();
         move_from(server.server(), home);
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         client.send(
             "GET /socket HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
         );
@@ -589,7 +560,7 @@ fn stops_drains_and_shutdowns_during_moves_answer_or_close_and_the_sums_are_exac
         for round in 0..12 {
             let workers = group(2);
             let server = serve(&workers, Http::new(), &Door::new());
-            let mover = Mover::start(&server);
+            let mover = keep_moving(&server);
             let answers = Arc::new(AtomicUsize::new(0));
             let clients: Vec<_> = (0..8)
                 .map(|_| {
@@ -633,7 +604,7 @@ fn limits_hold_across_moves() {
         let http = http.request_timeout(ms(50)).header_timeout(ms(400));
         let door = Door::new();
         let server = http.serve(&workers, listener, service(&door)).unwrap();
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         let mut client = Peer::connect(&server);
         client.get("/");
         client.send(head("/wait"));
@@ -675,7 +646,7 @@ fn the_limits_of_the_server_below_hold_across_moves() {
         let server = http
             .serve(&workers, listener, service(&Door::new()))
             .unwrap();
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         let (mut silent, mut idle) = (Peer::connect(&server), Peer::connect(&server));
         idle.get("/");
         silent.assert_closed();
@@ -693,7 +664,7 @@ fn a_service_that_panics_during_moves_answers_500_and_the_connection_goes_on() {
     within(|| {
         let (workers, sites) = group_that_reports(2);
         let server = serve(&workers, Http::new(), &Door::new());
-        let mover = Mover::start(&server);
+        let mover = keep_moving(&server);
         let mut client = Peer::connect(&server);
         for _ in 0..50 {
             assert_eq!(client.get("/panic").status, 500);

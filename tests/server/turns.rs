@@ -8,15 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream as Client};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Instant;
 
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use loopgroup::net::{
-    ConnectionEnd, Server, ServerHandle, ServerReport, TcpStream, Turn, UnixStream,
-};
+use loopgroup::net::{ConnectionEnd, Server, ServerHandle, TcpStream, Turn, UnixStream};
 use loopgroup::time::sleep;
 use loopgroup::{EventLoop, EventLoopGroup, PanicSite, block_on};
 
@@ -24,7 +22,7 @@ use crate::util::{
     Door, LONG, Random, TempPath, alone, blow_up, entries, eventually, group, ms, progress, secs,
     setting, stall, within,
 };
-use crate::{connect, group_that_reports, serve_on};
+use crate::{Repeated, assert_adds_up, connect, group_that_reports, serve_on};
 
 /// What has arrived and was not answered yet.
 type Received = Vec<u8>;
@@ -100,43 +98,15 @@ impl Restless {
     }
 }
 
-/// Moves connections between all loops, as fast as possible, until it is dropped.
-struct Mover {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Mover {
-    fn start<A: Clone + Send + 'static>(server: &ServerHandle<A>, loops: usize) -> Mover {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (server, stopping) = (server.clone(), Arc::clone(&stop));
-        let thread = thread::spawn(move || {
-            let mut random = Random(7);
-            while !stopping.load(Ordering::Relaxed) {
-                let (from, to) = (random.index(loops), random.index(loops));
-                if server.move_connections(from, to, 1 + random.index(8)) == 0 {
-                    thread::yield_now();
-                }
-            }
-        });
-        Mover {
-            stop,
-            thread: Some(thread),
+/// Moves connections between all loops, as fast as possible.
+fn keep_moving<A: Clone + Send + 'static>(server: &ServerHandle<A>, loops: usize) -> Repeated {
+    let (server, mut random) = (server.clone(), Random(7));
+    Repeated::start(move || {
+        let (from, to) = (random.index(loops), random.index(loops));
+        if server.move_connections(from, to, 1 + random.index(8)) == 0 {
+            thread::yield_now();
         }
-    }
-}
-
-impl Drop for Mover {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-#[track_caller]
-fn assert_adds_up(report: &ServerReport) {
-    let ended = report.completed() + report.failed() + report.aborted() + report.rejected();
-    assert_eq!(report.accepted(), ended, "{report}");
+    })
 }
 
 #[test]
@@ -487,7 +457,7 @@ fn peers_that_close_half_close_and_reset_during_moves_are_seen_exactly_once() {
             )
             .unwrap();
         place.set(server.clone()).unwrap();
-        let mover = Mover::start(&server, 2);
+        let mover = keep_moving(&server, 2);
         let progress = progress("client");
         let clients = u32::try_from(times(300)).unwrap();
         let (mut resets, mut halves) = (0, VecDeque::new());
@@ -690,7 +660,7 @@ fn shutdowns_during_moves_account_for_every_connection_once() {
                 })
                 .serve_turns(nothing_received, echo_line)
                 .unwrap();
-            let mover = Mover::start(&server, 3);
+            let mover = keep_moving(&server, 3);
             let clients: Vec<_> = (0..12)
                 .map(|_| {
                     let client = connect(&server);
@@ -750,7 +720,7 @@ fn loops_that_end_one_after_the_other_during_moves_lose_no_connection_from_the_b
             let server = server.serve_turns(no_state, tell_home).unwrap();
             let mut clients: Vec<_> = (0..16).map(|_| connect(&server)).collect();
             ask_all(&mut clients);
-            let mover = Mover::start(&server, 4);
+            let mover = keep_moving(&server, 4);
             eventually("they move", || server.moves() > 20);
             let reports: Vec<_> = workers
                 .loops()
@@ -861,7 +831,7 @@ fn a_connection_that_moves_keeps_its_place_below_the_limit() {
         let mut clients: Vec<_> = (0..3).map(|_| connect(&server)).collect();
         ask_all(&mut clients);
         let mut late = connect(&server); // waits in the backlog
-        let mover = Mover::start(&server, 2);
+        let mover = keep_moving(&server, 2);
         eventually("they move", || server.moves() > 100);
         assert_eq!((server.accepted(), server.connections()), (3, 3));
         drop(clients.pop());
@@ -907,26 +877,19 @@ fn a_connection_that_is_asked_to_move_all_the_time_answers() {
         let server = serve_on(&workers).serve_turns(no_state, tell_home).unwrap();
         let mut client = connect(&server);
         ask(&mut client);
-        let stop = Arc::new(AtomicBool::new(false));
-        let asking: Vec<_> = [(0, 1), (1, 0)]
-            .into_iter()
-            .map(|(from, to)| {
-                let (server, stop) = (server.clone(), Arc::clone(&stop));
-                thread::spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        server.move_connections(from, to, 1);
-                    }
-                })
+        let asking = [(0, 1), (1, 0)].map(|(from, to)| {
+            let server = server.clone();
+            Repeated::start(move || {
+                server.move_connections(from, to, 1);
             })
-            .collect();
+        });
         eventually("it moves", || server.moves() > 10);
         for _ in 0..20 {
             ask(&mut client);
         }
         drop(client);
         eventually("it sees the end", || server.connections() == 0);
-        stop.store(true, Ordering::Relaxed);
-        asking.into_iter().for_each(|one| one.join().unwrap());
+        drop(asking);
         server.stop();
         assert_eq!(block_on(server).completed(), 1);
     });
@@ -1015,7 +978,7 @@ fn a_turn_may_hold_what_is_not_send_and_is_made_and_dropped_on_its_loop() {
                 },
             )
             .unwrap();
-        let mover = Mover::start(&server, 2);
+        let mover = keep_moving(&server, 2);
         let mut client = connect(&server);
         for turn in 1..=500_u64 {
             client.write_all(b"?").unwrap();
@@ -1170,7 +1133,7 @@ fn a_turn_that_sleeps_is_not_disturbed_by_requests_to_move() {
                 io::Result::Ok(Turn::Next)
             })
             .unwrap();
-        let mover = Mover::start(&server, 2);
+        let mover = keep_moving(&server, 2);
         let mut client = connect(&server);
         for _ in 0..20 {
             assert_eq!(ask(&mut client), b'?');
