@@ -6,6 +6,26 @@ use super::Who::{AlsoPrecise, AlsoSpinning, Everybody, Only};
 use super::{Allocator, Case, Figure};
 use crate::runtimes::Runtime;
 
+/// What a user asks of a server.
+macro_rules! server {
+    ($who:expr, $workload:literal, [$($arg:expr),*], $title:literal) => {
+        Case {
+            who: Only($who),
+            ..case(
+                $workload,
+                &[$($arg),*],
+                &[
+                    figure("per_s", concat!($title, ", rate"), "requests/s", Higher),
+                    figure("p50_us", concat!($title, ", p50"), "µs", Lower),
+                    figure("p99_us", concat!($title, ", p99"), "µs", Lower),
+                    figure("cpu_ns", concat!($title, ", server CPU"), "ns/request", Lower),
+                ],
+            )
+        }
+    };
+}
+pub(super) use server;
+
 pub(super) const fn figure(
     key: &'static str,
     title: &'static str,

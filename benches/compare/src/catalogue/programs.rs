@@ -4,34 +4,15 @@ use super::Better::{Higher, Lower};
 use super::Case;
 use super::Size::{self, Fixed, Scaled};
 use super::Who::Only;
-use super::cases::{case, figure};
+use super::cases::{case, figure, server};
 use crate::runtimes::Runtime;
 
 const MILLIS: (&str, Size) = ("millis", Scaled(3_000, 1_000));
 
-/// The four figures of a program.
-macro_rules! program {
-    ($who:expr, $workload:literal, [$($arg:expr),*], $title:literal) => {
-        Case {
-            who: Only($who),
-            ..case(
-                $workload,
-                &[$($arg),*],
-                &[
-                    figure("per_s", concat!($title, ", rate"), "requests/s", Higher),
-                    figure("p50_us", concat!($title, ", p50"), "µs", Lower),
-                    figure("p99_us", concat!($title, ", p99"), "µs", Lower),
-                    figure("cpu_ns", concat!($title, ", server CPU"), "ns/request", Lower),
-                ],
-            )
-        }
-    };
-}
-
 /// A router: by wrk over 64 connections, and by h2load over 8 with 16 streams each.
 macro_rules! http {
     ($workload:literal, 1, $title:literal) => {
-        program!(
+        server!(
             HTTP,
             $workload,
             [("http", Fixed(1)), ("conns", Fixed(64)), MILLIS],
@@ -39,7 +20,7 @@ macro_rules! http {
         )
     };
     ($workload:literal, 2, $title:literal) => {
-        program!(
+        server!(
             HTTP,
             $workload,
             [
@@ -56,7 +37,7 @@ macro_rules! http {
 /// A cache: so many commands under way on each of 50 connections.
 macro_rules! cache {
     ($workload:literal, $depth:literal, $requests:literal, $title:literal) => {
-        program!(
+        server!(
             CACHE,
             $workload,
             [

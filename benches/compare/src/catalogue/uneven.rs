@@ -4,27 +4,8 @@ use super::Better::{Higher, Lower};
 use super::Case;
 use super::Size::{self, Fixed, Scaled};
 use super::Who::Only;
-use super::cases::{case, figure};
+use super::cases::{case, figure, server};
 use crate::runtimes::Runtime;
-
-/// What a user asks of a server.
-macro_rules! server {
-    ($who:expr, $workload:literal, [$($arg:expr),*], $title:literal) => {
-        Case {
-            who: Only($who),
-            ..case(
-                $workload,
-                &[$($arg),*],
-                &[
-                    figure("per_s", concat!($title, ", rate"), "requests/s", Higher),
-                    figure("p50_us", concat!($title, ", p50"), "µs", Lower),
-                    figure("p99_us", concat!($title, ", p99"), "µs", Lower),
-                    figure("cpu_ns", concat!($title, ", server CPU"), "ns/request", Lower),
-                ],
-            )
-        }
-    };
-}
 
 /// Two loops, 16 connections of which 8 are hot; whether these met on one loop.
 macro_rules! placement {

@@ -87,17 +87,17 @@ fn serve(runtime: Runtime, moves: bool) -> Result<SocketAddr, Cannot> {
     let workers = EventLoopGroup::builder().loops(LOOPS);
     match runtime {
         Runtime::Loopgroup | Runtime::LoopgroupUnmoved => {
-            on_loopgroup(Accept::OnEach, moves, workers)
+            on_loopgroup(Accept::EachLoop, moves, workers)
         }
         Runtime::LoopgroupPinned => {
             let workers = workers.pin_cores(CorePinning::RoundRobin);
-            on_loopgroup(Accept::OnEach, moves, workers)
+            on_loopgroup(Accept::EachLoop, moves, workers)
         }
         Runtime::LoopgroupElastic => {
             let workers = EventLoopGroup::builder().elastic(ELASTIC);
-            on_loopgroup(Accept::OnNext, moves, workers)
+            on_loopgroup(Accept::OneLoop, moves, workers)
         }
-        Runtime::LoopgroupBoss => on_loopgroup(Accept::OnBoss, moves, workers),
+        Runtime::LoopgroupBoss => on_loopgroup(Accept::Boss, moves, workers),
         Runtime::TokioMulti => on_tokio(),
         other => return Err(format!("{} has no such program", other.name()).into()),
     }
@@ -124,11 +124,11 @@ fn measure(address: SocketAddr, path: &str, body: Option<&str>, params: &Params)
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Accept {
     /// Each loop, on a listener of its own.
-    OnEach,
+    EachLoop,
     /// One of the loops, for those that are active.
-    OnNext,
+    OneLoop,
     /// A loop that does nothing else.
-    OnBoss,
+    Boss,
 }
 
 /// A second loop is started when one loop has no time left.
@@ -142,14 +142,14 @@ const ELASTIC: Elastic = Elastic {
 
 fn on_loopgroup(accept: Accept, moves: bool, workers: Builder) -> std::io::Result<SocketAddr> {
     let workers = workers.build()?;
-    if accept != Accept::OnNext {
+    if accept != Accept::OneLoop {
         workers.start()?;
     }
     let server = Server::new("127.0.0.1:0")?;
-    let bosses = (accept == Accept::OnBoss).then(|| group(1, WaitStrategy::Park));
+    let bosses = (accept == Accept::Boss).then(|| group(1, WaitStrategy::Park));
     let server = match &bosses {
         Some(bosses) => server.boss(bosses),
-        None => server.reuse_port(accept == Accept::OnEach),
+        None => server.reuse_port(accept == Accept::EachLoop),
     };
     let server = match moves {
         true => server.rebalance(Rebalance::by_utilization()),
